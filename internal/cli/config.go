@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -27,31 +26,21 @@ func (e *env) configCommand() *cobra.Command {
 func (e *env) configPrintCommand() *cobra.Command {
 	o := e.newSpec()
 	c := &cobra.Command{
-		Use:   "print",
-		Short: "Print each setting of sync, its value and where it came from",
-		Long: `Print each setting of sync, its value and where it came from: a flag beats a
-variable (WEIR_BATCH_ROWS), a variable beats the config file, the file beats the
-default. every and the tables of a file follow as they are written, with what each
-takes from the top of the file.`,
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
+		Use:   "print [FILE]",
+		Short: "Print the settings of sync as a config file",
+		Long: `Print the settings of sync as a config file, each with where it came from: a flag
+beats a variable (WEIR_BATCH_ROWS), a variable beats FILE, and FILE beats the
+default. Defaults are comments, and so are values with a secret, which is hidden.`,
+		Example: `  weir config print weir.yaml --batch-rows 1000`,
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				_ = o.Setting("config").Set(args[0]) // a text always parses
+			}
 			if err := e.load(c, o); err != nil {
 				return err
 			}
-			t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
-			for _, s := range o.Settings() {
-				if s.InFile() || s.Name == "config" {
-					fmt.Fprintf(t, "%s\t%s\t%s\n", s.Name, printable(s.Shown()), o.Origin(s))
-				}
-			}
-			if err := t.Flush(); err != nil {
-				return err
-			}
-			file, err := o.Print()
-			if err == nil && len(file) > 0 {
-				_, err = fmt.Fprintf(e.stdout, "\n%s", file)
-			}
-			return err
+			return o.Print(e.stdout)
 		},
 	}
 	o.AddFlags(c.Flags())

@@ -104,7 +104,7 @@ func (e *env) sync(ctx context.Context, o *settings.Spec, args []string) error {
 	defer out.close()
 	for _, s := range o.Settings() {
 		if s.IsSet() || s.Why != "" {
-			e.log.Debug(fmt.Sprintf("%s = %s (%s)", s.Name, s.Shown(), o.Origin(s)))
+			e.log.Debug(o.Line(s))
 		}
 	}
 	e.log.Debug("the other settings have their defaults: weir config print shows all")

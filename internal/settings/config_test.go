@@ -57,11 +57,14 @@ func (k *taken) result(file string) (out string) {
 
 // taken reads config files.
 type taken struct {
-	t    testing.TB
-	path string
+	t     testing.TB
+	path  string
+	flags []*Setting // of the command line
 }
 
-func newTaken(t testing.TB) *taken { return &taken{t, filepath.Join(t.TempDir(), "weir.yaml")} }
+func newTaken(t testing.TB) *taken {
+	return &taken{t: t, path: filepath.Join(t.TempDir(), "weir.yaml")}
+}
 
 // resolve reads a config file.
 func (k *taken) resolve(text string) (*Spec, error) {
@@ -70,6 +73,9 @@ func (k *taken) resolve(text string) (*Spec, error) {
 	env.Drivers, env.FileOnly = append(env.Drivers, sink.Driver{Name: "Postgres"}), true
 	s := New(env)
 	s.File = k.path
+	for _, one := range k.flags {
+		_ = s.Setting(one.Name).Set(one.text(one.v)) // Load returns the error
+	}
 	_, err := s.Load()
 	return s, err
 }

@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"bytes"
 	"fmt"
 	"reflect"
 	"slices"
@@ -62,13 +61,13 @@ func (r *reader) envelopeMap(n *yaml.Node, where string) *envelope.Envelope {
 
 // Preset returns the envelope preset with a name.
 func Preset(name string) (*envelope.Envelope, error) {
-	names, nodes := presets()
-	i := slices.Index(names, name)
-	if i < 0 {
+	node := presetNode(name)
+	if node == nil {
+		names := PresetNames()
 		return nil, fmt.Errorf("no envelope has the name %q; there are %s%s", name, strings.Join(names, ", "), mapping.DidYouMean(name, names))
 	}
 	r := &reader{file: "presets.yaml"}
-	e := r.envelopeMap(nodes[i], name)
+	e := r.envelopeMap(node, name)
 	if err := r.err(); err != nil {
 		return nil, err
 	}
@@ -77,21 +76,28 @@ func Preset(name string) (*envelope.Envelope, error) {
 }
 
 // PresetNames returns the names of the presets.
-func PresetNames() []string {
-	names, _ := presets()
+func PresetNames() (names []string) {
+	for i := 0; i < len(presets().Content); i += 2 {
+		names = append(names, presets().Content[i].Value)
+	}
 	return names
 }
 
+// presetNode returns the keys of a preset, or nil.
+func presetNode(name string) *yaml.Node {
+	if i := slices.Index(PresetNames(), name); i >= 0 {
+		return presets().Content[2*i+1]
+	}
+	return nil
+}
+
 // presets are the built-in envelopes. They must not be changed.
-var presets = sync.OnceValues(func() (names []string, nodes []*yaml.Node) {
+var presets = sync.OnceValue(func() *yaml.Node {
 	var doc yaml.Node
-	if err := yaml.NewDecoder(bytes.NewReader(envelope.Presets)).Decode(&doc); err != nil {
+	if err := yaml.Unmarshal(envelope.Presets, &doc); err != nil {
 		panic(err) // it is built in
 	}
-	for i := 0; i < len(doc.Content[0].Content); i += 2 {
-		names, nodes = append(names, doc.Content[0].Content[i].Value), append(nodes, doc.Content[0].Content[i+1])
-	}
-	return names, nodes
+	return doc.Content[0]
 })
 
 // version returns the path of the version in an envelope's messages.

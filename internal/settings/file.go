@@ -104,6 +104,7 @@ func (s *Spec) readFile() error {
 		one, i := s.key(e.name), slices.IndexFunc(fields, func(f field) bool { return f.name == e.name })
 		switch {
 		case i >= 0 && (m.given["tables"] != nil || one == nil):
+			m.entries = append(m.entries, e)
 			if fields[i].read(r, e.value, e.name, reflect.ValueOf(m).Elem().FieldByIndex(fields[i].index)); m.given["tables"] == nil && e.name != "every" {
 				r.fault(pos(e.at), "", "%s needs tables: it is about a mapping", e.name)
 			}
@@ -138,14 +139,15 @@ func (s *Spec) finish(r *reader, m *mappingDraft) {
 			r.fault(pos(at), "version", "version_field and the envelope's version cannot be combined: leave one out")
 		}
 	}
-	for _, t := range m.Drafts {
+	for i := range m.Tables {
+		t := &m.Tables[i]
 		s.inherit(t, version)
 		if t.Of == "" && t.Each.Base == paths.DefaultBase && len(t.Each.Steps) == 0 { // the elements of an array are messages
 			t.Each = paths.Path{}
 			delete(t.At, "each")
 		}
-		m.Tables = append(m.Tables, t.Table)
 	}
+	m.Mapping.Tables = m.Tables
 	tables, err := mapping.Check(&m.Mapping)
 	for _, err := range unjoined(err) {
 		if of := s.ofSetting(err); of == nil {

@@ -23,8 +23,7 @@ func (s *Spec) EveryTable() bool {
 func (b *builder) oneTable(name string) *mapping.Mapping {
 	f := &b.Fold
 	m := &mapping.Mapping{Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: mapping.DefaultMaxTables}
-	draft := tableDraft{Table: mapping.Table{Name: name, Key: b.keys[name], KeyByDefault: f.Key == nil, Row: f.Row, DeletesNeedRow: f.Row.Base != paths.NoBase}}
-	t := &draft.Table
+	t := &mapping.Table{Name: name, Key: b.keys[name], KeyByDefault: f.Key == nil, Row: f.Row, DeletesNeedRow: f.Row.Base != paths.NoBase}
 	if e, err := Preset(f.Envelope); f.Envelope != "" && err == nil { // else it is a fault of the setting
 		if m.Envelope = e; name != mapping.Star {
 			e.OneTable, t.From = true, []string{"*"}
@@ -54,7 +53,7 @@ func (b *builder) oneTable(name string) *mapping.Mapping {
 			t.Merge[by.column] = by.function
 		}
 	}
-	b.inherit(&draft, paths.Path{})
+	b.inherit(t, paths.Path{})
 	m.Tables = []mapping.Table{*t}
 	return m
 }

@@ -3,45 +3,71 @@ package settings
 import (
 	"bytes"
 	"fmt"
-	"reflect"
-	"slices"
+	"io"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// Print writes the keys of the config file that are not settings, as written, with what tables take from the top of the
-// file. A preset is written out. nil: there are none.
-func (s *Spec) Print() ([]byte, error) {
-	if s.draft == nil {
-		return nil, nil
-	}
-	top := mapNode()
-	for _, name := range names(fieldsOf(reflect.TypeFor[mappingDraft]())) {
-		switch value := s.draft.given[name]; {
-		case value == nil || name == "tests":
-		case name == "envelope" && value.Kind == yaml.ScalarNode:
-			names, nodes := presets()
-			add(top, name, copied(nodes[slices.Index(names, value.Value)]))
-		case name == "tables":
-			tables := mapNode()
-			for _, t := range s.draft.Drafts {
-				add(tables, t.Name, copied(t.node))
-			}
-			add(top, name, tables)
-		default:
-			add(top, name, copied(value))
+// Print writes the settings and tables as a config file, each with its origin. Read again, it has the same effect: what
+// is not set is a comment. So are settings with a secret, which is hidden.
+func (s *Spec) Print(w io.Writer) error {
+	var b bytes.Buffer
+	for _, one := range s.settings {
+		if one.InFile() && (s.draft == nil || !s.draft.has(one.name)) {
+			b.WriteString(s.Line(one) + "\n")
 		}
 	}
-	if len(top.Content) == 0 {
-		return nil, nil
+	if s.draft != nil {
+		for _, e := range s.draft.entries {
+			value := copied(e.value)
+			if e.name == "envelope" && value.Kind == yaml.ScalarNode { // a preset is written out
+				value = copied(presetNode(value.Value))
+			}
+			fmt.Fprintf(&b, "\n# file %s\n%s", s.File, encoded(e.name, value))
+		}
 	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// Line returns the line of a setting in the printed file.
+func (s *Spec) Line(one *Setting) string {
+	secret := false
+	shown := func(text string) *yaml.Node {
+		public := one.shown(text)
+		secret = secret || public != text
+		return textNode(public)
+	}
+	var value *yaml.Node
+	switch {
+	case isList(one.v.Type()) && one.v.Len() > 0:
+		value = &yaml.Node{Kind: yaml.SequenceNode}
+		for i := range one.v.Len() {
+			value.Content = append(value.Content, shown(one.text(one.v.Index(i))))
+		}
+	case isList(one.v.Type()) && !one.IsSet():
+		value = textNode("")
+	case one.node != nil && one.node.Kind != yaml.ScalarNode:
+		value = copied(one.node)
+	default:
+		value = shown(one.String())
+	}
+	value.Style |= yaml.FlowStyle
+	line := strings.TrimSuffix(encoded(one.name, value), "\n")
+	if secret || !one.IsSet() {
+		line = "# " + line
+	}
+	return fmt.Sprintf("%-35s # %s", line, s.origin(one))
+}
+
+// encoded returns a key and its value as YAML.
+func encoded(name string, value *yaml.Node) string {
 	var b bytes.Buffer
 	e := yaml.NewEncoder(&b)
 	e.SetIndent(2)
-	if err := e.Encode(top); err != nil {
-		return nil, fmt.Errorf("printing the config file: %w", err)
-	}
-	return b.Bytes(), e.Close()
+	_ = e.Encode(&yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Value: name}, value}}) // to memory
+	return b.String()
 }
 
 // copied returns a node without its comments. Aliases become what they stand for.
@@ -57,33 +83,11 @@ func copied(n *yaml.Node) *yaml.Node {
 	return to
 }
 
-func mapNode() *yaml.Node { return &yaml.Node{Kind: yaml.MappingNode} }
-
-// textNode returns a text, quoted if YAML would read it as something else.
+// textNode returns a text on one line, in quotes if YAML would read it as nothing.
 func textNode(text string) *yaml.Node {
-	return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
-}
-
-func add(n *yaml.Node, name string, value *yaml.Node) {
-	key := textNode(name)
-	if name == "null" { // read as text, and nicer without quotes
-		key.Tag = ""
-	}
-	n.Content = append(n.Content, key, value)
-}
-
-// asNode returns the value of a setting as a node.
-func (s *Setting) asNode() *yaml.Node {
-	if s.node != nil {
-		return s.node
-	}
-	list, isList := s.v.Interface().([]string)
-	if !isList || len(list) == 0 {
-		return textNode(s.String())
-	}
-	n := &yaml.Node{Kind: yaml.SequenceNode, Style: yaml.FlowStyle}
-	for _, item := range list {
-		n.Content = append(n.Content, textNode(item))
+	n := &yaml.Node{Kind: yaml.ScalarNode, Value: text}
+	if isNull(n) || strings.ContainsAny(text, "\n\r") {
+		n.Style = yaml.DoubleQuotedStyle
 	}
 	return n
 }

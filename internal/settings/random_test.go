@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -55,9 +56,20 @@ func TestPrint_RandomSettings(t *testing.T) {
 			continue // settings without tables
 		}
 		for _, name := range []string{"a", "null"} {
-			file += "  " + name + ":\n    " + strings.ReplaceAll(d.keys(reflect.TypeFor[tableDraft]()), "\n", "\n    ") + "\n"
+			file += "  " + name + ":\n    " + strings.ReplaceAll(d.keys(reflect.TypeFor[mapping.Table]()), "\n", "\n    ") + "\n"
 		}
-		s, err := readText(t, file)
+		k, drawn := newTaken(t), New(around())
+		for _, one := range drawn.Settings() {
+			if _, tables := written[one.name]; tables || one.name == "merge" || one.name == "table" || !one.InFile() || isList(one.v.Type()) || d.IntN(6) > 0 {
+				continue
+			}
+			if d.set(one); d.IntN(2) == 0 {
+				k.flags = append(k.flags, one)
+			} else {
+				file += one.name + ": " + strconv.Quote(one.text(one.v)) + "\n"
+			}
+		}
+		s, err := k.resolve(file)
 		if err != nil || len(s.builder().faults) > 0 {
 			continue
 		}

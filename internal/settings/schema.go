@@ -32,7 +32,7 @@ func (s *Spec) Schema() ([]byte, error) {
 	schema["type"] = []string{"object", "null"}
 	schema["$defs"] = form{
 		"envelope":   anyOf(enum(append(PresetNames(), "")...), object(properties(fieldsOf(reflect.TypeFor[envelope.Envelope]())))),
-		"table":      orNull(object(properties(fieldsOf(reflect.TypeFor[tableDraft]())))),
+		"table":      orNull(object(properties(fieldsOf(reflect.TypeFor[mapping.Table]())))),
 		"column":     anyOf(ref("source"), form{"type": "array", "minItems": 1, "items": ref("source")}),
 		"source":     anyOf(textForm, form{"type": "null"}, required(object(properties(fieldsOf(reflect.TypeFor[sourceMap]()))))),
 		"when":       anyOf(conditionForm, ref("tests"), listOf(ref("tests"))),

@@ -75,18 +75,6 @@ func (s *Setting) readNode(file string, n *yaml.Node) {
 	}
 }
 
-// Shown returns the value, without secrets.
-func (s *Setting) Shown() string {
-	if s.Name != "source" {
-		return s.shown(s.String())
-	}
-	texts := slices.Clone(s.v.Interface().([]string)) // each source has its own login
-	for i, text := range texts {
-		texts[i] = s.shown(text)
-	}
-	return listText(texts)
-}
-
 // shown returns a text without secrets: nothing of --init, which contains a login, and no password.
 func (s *Setting) shown(text string) string {
 	switch {
@@ -152,8 +140,8 @@ func (s *Spec) Setting(name string) *Setting {
 	return nil
 }
 
-// Origin returns where the value of a setting came from.
-func (s *Spec) Origin(one *Setting) string {
+// origin returns where the value of a setting came from.
+func (s *Spec) origin(one *Setting) string {
 	switch one.from {
 	case byFlag:
 		return "flag --" + one.Name

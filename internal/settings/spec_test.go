@@ -196,7 +196,7 @@ func TestFlags_MakeOneTable(t *testing.T) {
 		m := b.oneTable("gates")
 		testcheck.NoError(t, b.usage())
 		m.Tables[0].DeletesNeedRow = false // a file may say where the key of a delete is
-		if got, want := printable(t, *m), printable(t, *read.Mapping); got != want {
+		if got, want := rules(t, *m), rules(t, *read.Mapping); got != want {
 			t.Errorf("%s make\n%s\nand the file %s", flags, got, want)
 		}
 	}

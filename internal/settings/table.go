@@ -18,17 +18,17 @@ import (
 type mappingDraft struct {
 	mapping.Mapping
 	UseVersion bool                  `key:"version" help:"whether to use the envelope's version"`
-	Drafts     []*tableDraft         `key:"tables" help:"the tables: NAME or SCHEMA.NAME (in SQLite SCHEMA_NAME); ‘'*'’ stands for each other table of a change stream" default:"one table, see ‘table’"`
+	Tables     []mapping.Table       `key:"tables" help:"the tables: NAME or SCHEMA.NAME (in SQLite SCHEMA_NAME); ‘'*'’ stands for each other table of a change stream" default:"one table, see ‘table’"`
 	Every      []mapping.PeriodicSQL `key:"every" help:"SQL to run between two batches, by period (‘{10m: SQL}’): see [remove old rows](tables.md#remove-old-rows)"`
 	Cases      []Case                `key:"tests" help:"feeds and expected rows, see below"`
 
-	given map[string]*yaml.Node // top-level keys in the file
+	given   map[string]*yaml.Node // top-level keys in the file
+	entries []entry               // those of the mapping
 }
 
-// A tableDraft is a table that is being read.
-type tableDraft struct {
-	mapping.Table
-	node *yaml.Node // the table, with what it takes from the top of the file
+// has reports whether a key of the file is one of the mapping.
+func (m *mappingDraft) has(name string) bool {
+	return slices.ContainsFunc(m.entries, func(e entry) bool { return e.name == name })
 }
 
 // NoKey is the key of a table without one: each message is its own row.
@@ -112,21 +112,19 @@ func isTableName(name string) bool {
 }
 
 // tables reads the tables. They inherit from the top of the file.
-func (r *reader) tables(n *yaml.Node, where string) (tables []*tableDraft) {
+func (r *reader) tables(n *yaml.Node, where string) (tables []mapping.Table) {
 	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
 		r.fault(pos(n), where, "no table is named")
 	}
 	r.pairs(n, where, func(at *yaml.Node, name string, value *yaml.Node) {
-		t := &tableDraft{node: mapNode()}
-		t.Pos, t.Name, t.At = pos(at), name, map[string]paths.Pos{}
+		t := mapping.Table{Pos: pos(at), Name: name, At: map[string]paths.Pos{}}
 		if !isTableName(name) {
 			r.fault(t.Pos, where, noTableName, name)
 		}
 		if !isNull(value) {
-			for key, n := range r.readFields(value, join(where, name), t) {
+			for key, n := range r.readFields(value, join(where, name), &t) {
 				t.At[key] = pos(n)
 			}
-			t.node.Content = slices.Clone(value.Content)
 		}
 		tables = append(tables, t)
 	})
@@ -134,8 +132,8 @@ func (r *reader) tables(n *yaml.Node, where string) (tables []*tableDraft) {
 }
 
 // takeFromTop sets the rules of a table that it does not name to those of the settings.
-func (s *Spec) takeFromTop(t *tableDraft) {
-	of := reflect.ValueOf(&t.Table).Elem()
+func (s *Spec) takeFromTop(t *mapping.Table) {
+	of := reflect.ValueOf(t).Elem()
 	for _, f := range fieldsOf(of.Type()) {
 		top := f.tag.Get("top")
 		switch {
@@ -147,21 +145,16 @@ func (s *Spec) takeFromTop(t *tableDraft) {
 		if one.v.IsZero() && (!one.IsSet() || one.String() == "") {
 			continue
 		}
-		if into.Set(one.v); t.node == nil || !one.IsSet() {
-			continue
-		}
-		node := one.asNode()
-		if p, ok := into.Addr().Interface().(*paths.Path); ok && p.Base == paths.DefaultBase { // of the message, even in an element
+		into.Set(one.v)
+		if p, ok := into.Addr().Interface().(*paths.Path); ok && t.At != nil && p.Base == paths.DefaultBase { // of the message, even in an element
 			p.Base = paths.MessageBase
-			node = textNode(p.String())
 		}
-		add(t.node, f.name, node)
 	}
 }
 
 // inherit adds to a table what it takes from the top of the file, and defaults. version is the envelope's, if the file
 // uses it.
-func (s *Spec) inherit(t *tableDraft, version paths.Path) {
+func (s *Spec) inherit(t *mapping.Table, version paths.Path) {
 	if t.Of == "" && !t.Has("version_field") {
 		t.Version = version
 	}

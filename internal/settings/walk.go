@@ -151,7 +151,7 @@ func codecOf(f *field, t reflect.Type) codec {
 		return codecFor(boolForm, (*reader).presence)
 	case reflect.TypeFor[*envelope.Envelope]():
 		return codecFor(ref("envelope"), (*reader).envelope)
-	case reflect.TypeFor[[]*tableDraft]():
+	case reflect.TypeFor[[]mapping.Table]():
 		return codecFor(mapForm(anyForm, ref("table")), (*reader).tables)
 	case reflect.TypeFor[[]mapping.Column]():
 		return codecFor(mapForm(anyForm, ref("column")), (*reader).columns)
