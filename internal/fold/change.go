@@ -44,18 +44,8 @@ type Change struct {
 // It is read-only.
 type Declared struct{ Columns map[string]schema.Column }
 
-// A Note is about a value of a message that is not stored as it came.
+// A Note is about a value of a message that counts as null, because its column does not admit it.
 type Note struct {
-	Kind          NoteKind
 	Table, Column string // Column may be a field
-	Why           string // of Nulled
+	Why           string
 }
-
-// NoteKind is why a value is not stored as it came.
-type NoteKind int
-
-// Why a value is not stored as it came.
-const (
-	Nulled     NoteKind = iota // it counts as null because its column does not admit it
-	KeyChanged                 // a message changed the row's key, and has neither the new nor the former value of the column
-)

@@ -336,7 +336,7 @@ func (f *Folder) setNull(c *Change, i int, why *feed.Error) bool {
 	}
 	c.Fields = slices.Clone(c.Fields)
 	c.Fields[i].Kind, c.Fields[i].Value = feed.Null, null
-	c.Notes = append(c.Notes, Note{Nulled, f.table.Name, fd.name, why.Detail})
+	c.Notes = append(c.Notes, Note{f.table.Name, fd.name, why.Detail})
 	return true
 }
 

@@ -57,7 +57,7 @@ func (f *Folder) checkAppended(c *Change) error {
 	case Replace: // there is no earlier row to replace
 		c.Op = Upsert
 	default:
-		return feed.Errorf(feed.BadKey, "the table has no key (key: none), so no message can delete its rows; on_delete: row inserts the deleted row as one more")
+		return feed.Errorf(feed.BadKey, "the table has no key (key: none), so no message can delete its rows")
 	}
 	for _, h := range f.now.hits {
 		if f.fields.all[h].col >= 0 {

@@ -62,7 +62,7 @@ func Check(m *Mapping) (map[string]Names, error) {
 	c, tables := compile(m, &feed.Names{}, schema.Limits{TextTypes: true}), map[string]Names{}
 	for i := range c.plan.tables {
 		t, key := c.plan.tables[i].spec, c.plan.tables[i].storedKey()
-		all := slices.Concat(key, t.columnNames(), []string{t.ID, t.OnDelete.Mark})
+		all := slices.Concat(key, t.columnNames(), []string{t.ID})
 		tables[t.Name] = Names{key, slices.DeleteFunc(all, func(name string) bool { return name == "" })}
 	}
 	if c.cyclic {
@@ -211,7 +211,7 @@ func (c *compiler) discriminate() {
 
 // table compiles one table, after its ancestors.
 func (c *compiler) table(t *Table) {
-	out := tablePlan{spec: t, index: len(c.plan.tables), mark: -1, nest: nesting{parent: -1, each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0 || t.Row.InText || t.Row.Base == paths.ParentBase, text: paths.Nowhere, version: paths.Nowhere},
+	out := tablePlan{spec: t, index: len(c.plan.tables), nest: nesting{parent: -1, each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0 || t.Row.InText || t.Row.Base == paths.ParentBase, text: paths.Nowhere, version: paths.Nowhere},
 		fields: fieldPlan{names: c.names, used: map[int32]bool{}}}
 	s := scope{tree: c.row}
 	c.streamNames(t)
@@ -238,7 +238,6 @@ func (c *compiler) table(t *Table) {
 		out.deletes = c.when(t.DeleteWhen, s, c.where(t, "delete_when"))
 	}
 	c.columns(t, &out, s)
-	c.mark(t, &out)
 	c.key(t, &out)
 	c.conflicts(t)
 	c.childRules(&out)

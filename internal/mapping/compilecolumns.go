@@ -38,7 +38,6 @@ func (c *compiler) columns(t *Table, out *tablePlan, s scope) {
 				c.refers(&x, t, src, where)
 			}
 		}
-		x.ofMessage = len(x.sources) > 0 && !slices.ContainsFunc(col.From, readsRow)
 		out.columns = append(out.columns, x)
 	}
 	for _, w := range []paths.When{t.When, t.DeleteWhen} {
@@ -54,32 +53,6 @@ func (c *compiler) columns(t *Table, out *tablePlan, s scope) {
 
 // patched are the types of values that patch other values.
 var patched = []cast.TypeKind{cast.DefaultType, cast.Auto, cast.JSON, cast.JSONText}
-
-// readsRow reports whether a value comes from the row, or refers to a row of another table.
-func readsRow(s Source) bool {
-	return s.From.Base != paths.NoBase && s.From.Base != paths.MessageBase || s.References != ""
-}
-
-// mark compiles the column that marks deleted rows. A table without a key has none.
-func (c *compiler) mark(t *Table, out *tablePlan) {
-	name := t.OnDelete.Mark
-	if name == "" || len(t.Key) == 0 {
-		return
-	}
-	same := func(other string) bool { return strings.EqualFold(other, name) } // databases differ in which names are one
-	if same(t.ID) || slices.ContainsFunc(t.Key, same) || slices.ContainsFunc(t.Columns, func(col Column) bool { return same(col.Name) }) {
-		c.fault(t.Place("on_delete"), c.where(t, ""), "on_delete sets the column %q: leave it out of key, id and columns", name)
-		return
-	}
-	x := column{spec: &Column{Pos: t.Pos, Name: name}, name: c.names.Number(name), key: -1}
-	for _, value := range []string{liveSource: "false", deletedSource: "true"} {
-		src := &Source{Pos: t.Pos, As: cast.Type{Kind: cast.Boolean}, Value: []byte(value)}
-		x.sources = append(x.sources, c.source(t, src, scope{}, ""))
-	}
-	out.fields.used[x.name] = true
-	out.mark = len(out.columns)
-	out.columns = append(out.columns, x)
-}
 
 // refers makes a column a foreign key to another table.
 func (c *compiler) refers(x *column, t *Table, src *Source, where string) {
@@ -237,7 +210,7 @@ func (c *compiler) checkNames(out *tablePlan) {
 		case name == "": // a fault of parent
 		case slices.Contains(inherited[:i], name):
 			c.keyFault(t, "parent", "two columns of %s get the name %q", t.Of, name)
-		case name == t.ID || name == t.OnDelete.Mark || slices.Contains(own, name):
+		case name == t.ID || slices.Contains(own, name):
 			c.fault(t.Pos, c.where(t, ""), "the column %q of %s, which children take over, has the name of a column of this table: parent: {%s: %s} renames it", parents[i], t.Of, parents[i], parentColumn(t.Of, parents[i]))
 		}
 	}

@@ -37,9 +37,6 @@ func (c *compiler) options(t *Table, out *tablePlan, s scope) {
 		}
 		if o.Scope == fold.RowScope {
 			o.Version = c.versionColumn(of, out)
-			for i := range out.columns { // each message sets it, even if it only marks the row as deleted
-				out.columns[i].ofMessage = out.columns[i].ofMessage || out.columns[i].spec.Name == o.Version
-			}
 		}
 	}
 	if err := fold.CheckMerge(&schema.Table{}, o); err != nil {
@@ -54,9 +51,9 @@ func (c *compiler) options(t *Table, out *tablePlan, s scope) {
 
 // losesRows reports whether messages may delete rows of a table, directly or with a parent.
 func (c *compiler) losesRows(t *tablePlan) bool {
-	for ; t.spec.DeleteWhen == nil || !t.spec.OnDelete.removes(); t = c.plan.parent(t) {
+	for ; t.spec.DeleteWhen == nil; t = c.plan.parent(t) {
 		if t.nest.parent < 0 {
-			return t.spec.OnDelete.removes() && c.removes()
+			return c.removes() && !t.spec.isHistory()
 		}
 	}
 	return true
@@ -97,7 +94,7 @@ func (c *compiler) versionColumn(of *Table, out *tablePlan) string {
 			return x.spec.Name
 		}
 	}
-	if steps := of.Version.Steps; out.spec == of && out.fields.all && !out.row.nested && of.Version.Base == paths.DefaultBase && len(steps) == 1 && steps[0].Index < 0 && !strings.EqualFold(steps[0].Name, of.OnDelete.Mark) {
+	if steps := of.Version.Steps; out.spec == of && out.fields.all && !out.row.nested && of.Version.Base == paths.DefaultBase && len(steps) == 1 && steps[0].Index < 0 {
 		return steps[0].Name
 	}
 	path := of.Version.String()

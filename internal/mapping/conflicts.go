@@ -17,18 +17,14 @@ func (c *compiler) conflicts(t *Table) {
 	report(t.Of == "" && t.Scope == fold.RowScope && !versioned, "version_scope", "version_scope", "row needs a version: name the field with version_field")
 	report(t.FillOnly && t.DeleteWhen != nil, "fill_only", "delete_when", "fill_only never removes a row: leave delete_when out")
 	report(t.FillOnly && versioned, "fill_only", "version_field", "fill_only needs no version: leave one of version_field and fill_only out")
-	report(t.FillOnly && t.OnDelete.Mark != "", "fill_only", "on_delete", "fill_only never changes a value: leave one of on_delete and fill_only out")
 	report(t.FillOnly && c.removes(), "fill_only", "fill_only", "fill_only never removes a row, and the envelope has messages that do: leave one out")
-	report(t.OnDelete.Insert && !keyless, "on_delete", "key", "row is for a table in which each message is its own row: key: none")
 	if !keyless {
 		return
 	}
 	const needsKey = " needs a key, and key: none makes each message its own row: leave one of them out"
-	// In a table that has no key in the stream, only the deletes are rejected.
-	report(t.OnDelete.Mark != "" && !t.KeyByDefault, "on_delete", "key", "no message can mark a row of a table without a key: on_delete: row inserts the deleted row")
 	report(t.Of != "", "of", "key", "of"+needsKey)
 	report(t.ID != "", "id", "key", "id"+needsKey)
-	report(t.DeleteWhen != nil && !t.OnDelete.Insert, "delete_when", "key", "delete_when"+needsKey)
+	report(t.DeleteWhen != nil, "delete_when", "key", "delete_when"+needsKey)
 	report(versioned, "version_field", "key", "a version (version_field, or version: true)"+needsKey)
 	report(t.FillOnly, "fill_only", "key", "fill_only"+needsKey)
 }
@@ -67,7 +63,7 @@ func (c *compiler) setRules(t *Table) {
 			c.fault(col.Pos, c.where(t, "columns."+col.Name), noEffect, "merge")
 		}
 	}
-	for _, key := range []string{"delete_when", "on_delete", "null", "fill_only", "version_field", "version_scope"} {
+	for _, key := range []string{"delete_when", "null", "fill_only", "version_field", "version_scope"} {
 		if t.Has(key) {
 			c.keyFault(t, key, noEffect, key)
 		}

@@ -48,10 +48,7 @@ func IsSourceColumn(name string) bool { return strings.HasPrefix(name, sourcePre
 // SourceOf returns the source of a column that a message sets; "" if the column holds child rows. sets reports whether
 // the message sets a column of [Mapping.WithSources].
 func (t *Table) SourceOf(column string, sets func(column string) bool) string {
-	switch {
-	case column == t.OnDelete.Mark:
-		return "on_delete"
-	case schema.IsHiddenName(column):
+	if schema.IsHiddenName(column) {
 		return ""
 	}
 	from := t.sourcesOf(column)

@@ -40,7 +40,7 @@ func fingerprints(of any) map[string]string {
 		switch x := value.Interface().(type) {
 		case paths.Path:
 			text = x.Title()
-		case RowPath, OnDelete, cast.Type:
+		case RowPath, cast.Type:
 			text = fmt.Sprint(x)
 		default:
 			if text = fmt.Sprint(x); !value.Comparable() || value.Kind() == reflect.Pointer {

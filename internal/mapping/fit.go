@@ -82,7 +82,7 @@ func isType(c cast.Cast) bool { return c.Kind != cast.Auto && c.Kind != cast.Def
 
 // canLoseRows reports whether messages may remove rows of a table.
 func (p *Plan) canLoseRows(x *tablePlan) bool {
-	return x.spec.OnDelete.removes() && (x.deletes != nil || p.stream != nil && p.stream.Removes())
+	return x.deletes != nil || p.stream != nil && p.stream.Removes() && !x.spec.isHistory()
 }
 
 // fitParentKey adds a missing part of the parent's key to a table, with the parent's type.

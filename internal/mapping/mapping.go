@@ -53,7 +53,6 @@ type Table struct {
 	OnCreate []Statement `key:"on_create" help:"SQL to run when weir creates the table: one statement, a list, or either by database (‘postgres: […]’)"`
 
 	DeleteWhen paths.When `key:"delete_when" top:"yes" help:"messages that delete their row; in a child table, elements" default:"the top-level ‘delete_when’; in a child never"`
-	OnDelete   OnDelete   `key:"on_delete" help:"what a delete does: ‘delete’ removes the row; ‘{mark: COLUMN}’ keeps it and sets the column to true; ‘row’, with ‘key: none’, inserts it once more" default:"delete"`
 	// DeletesNeedRow rejects a delete without the object Row, because it is unknown which row it means.
 	DeletesNeedRow bool
 	// Version is zero for the parent's version in a child table, else for none.
@@ -72,28 +71,6 @@ type Nest struct {
 	Set    Set               `key:"set" words:"replace merge" help:"‘replace’: the array is the complete set of rows; ‘merge’: its elements are updates" default:"replace"`
 	Parent map[string]string `key:"parent" help:"new names for the parent's columns, such as ‘{id: order_id}’"`
 }
-
-// OnDelete is what happens to a row when a message deletes it. The zero value removes it.
-type OnDelete struct {
-	// Mark is the column that is true in rows that the source deleted; a later message about the row makes it false.
-	Mark string `key:"mark" filled:"yes" help:"column that is true in deleted rows, false in others"`
-	// Insert inserts the deleted row unchanged, in a table without a key.
-	Insert bool
-}
-
-// String returns the setting's short form in a config file; "" if the row is removed.
-func (o OnDelete) String() string {
-	switch {
-	case o.Insert:
-		return "row"
-	case o.Mark != "":
-		return "mark " + o.Mark
-	}
-	return ""
-}
-
-// removes reports whether a message that deletes a row removes it.
-func (o OnDelete) removes() bool { return o == OnDelete{} }
 
 // Set says what happens to child rows that are not in the array.
 type Set string
@@ -167,6 +144,9 @@ func (t *Table) Has(key string) bool {
 	_, given := t.At[key]
 	return given
 }
+
+// isHistory reports whether the settings make each message its own row. A message that deletes its row is one more.
+func (t *Table) isHistory() bool { return t.Key != nil && len(t.Key) == 0 && !t.KeyByDefault }
 
 // Place returns the position of a key of the table, or of the table.
 func (t *Table) Place(key string) paths.Pos {

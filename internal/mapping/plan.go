@@ -64,7 +64,6 @@ type tablePlan struct {
 	when, deletes paths.Condition
 	row           rowPlan
 	columns       []column
-	mark          int // index of the column that marks deleted rows, -1 for none
 	fields        fieldPlan
 	key           []keyPart
 	owner         *owner
@@ -141,16 +140,8 @@ type column struct {
 	references *reference // nil if the column refers to no table
 	key        int        // index of the part of the key; -1 for none
 	stamp      Stamp
-	// ofMessage: no source reads the row, so the column is about the message.
-	ofMessage bool
-	sources   []source
+	sources    []source
 }
-
-// The sources of the column that marks deleted rows.
-const (
-	liveSource = iota
-	deletedSource
-)
 
 // A reference describes a column with keys of another table's rows.
 type reference struct {

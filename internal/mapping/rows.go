@@ -90,7 +90,7 @@ func (b *rowBuilder) addLine(l *feed.Line) []Row {
 			c.Version = *v
 		}
 	}
-	if !t.spec.OnDelete.Insert && (l.Deletes || b.read.Matches(t.deletes)) {
+	if !t.spec.isHistory() && (l.Deletes || b.read.Matches(t.deletes)) {
 		c.Op = fold.Delete
 	}
 	return b.changes
@@ -135,17 +135,11 @@ func (b *rowBuilder) addRow(msg *message, t *tablePlan, types *typing, parentKey
 	if refused := b.addValues(msg, t, types, object, key, deletes); refused != nil {
 		return refused
 	}
-	if refused := b.addMark(msg, t, deletes); refused != nil {
-		return refused
-	}
 	c.Fields, c.Unnumbered = b.fields[from:len(b.fields):len(b.fields)], b.unknownNames.unnumbered
 	if former != nil {
-		if refused := b.deleteFormer(msg, t, &c, former); refused != nil {
-			return refused
-		}
-		if !deletes {
-			b.noteLostColumns(t, &c)
-		}
+		n := len(b.fields)
+		b.fields = append(b.fields, former...)
+		b.changes = append(b.changes, Row{Table: t.index, Change: fold.Change{Op: fold.Delete, Fields: b.fields[n:len(b.fields):len(b.fields)], Version: c.Version, Text: c.Text}})
 	}
 	b.changes = append(b.changes, Row{Table: t.index, Change: c})
 	if deletes {
@@ -161,18 +155,16 @@ func (b *rowBuilder) addRow(msg *message, t *tablePlan, types *typing, parentKey
 	return nil
 }
 
-// deletes reports whether the message deletes the current row. With on_delete: row it inserts the row instead.
+// deletes reports whether the message deletes the current row.
 func (b *rowBuilder) deletes(msg *message, t *tablePlan) bool {
-	return !t.spec.OnDelete.Insert && (msg.line.Deletes || msg.change.Op == envelope.Delete || b.read.Matches(t.deletes))
+	return !t.spec.isHistory() && (msg.line.Deletes || msg.change.Op == envelope.Delete || b.read.Matches(t.deletes))
 }
 
-// op returns the operation on the current row. A delete in a table with a mark is an upsert.
+// op returns the operation on the current row.
 func (b *rowBuilder) op(msg *message, t *tablePlan, deletes bool) fold.Op {
 	switch {
-	case deletes && t.mark < 0:
-		return fold.Delete
 	case deletes:
-		return fold.Upsert
+		return fold.Delete
 	case msg.change.Op == envelope.Replace && !t.nest.isElement():
 		return fold.Replace
 	}
@@ -205,7 +197,7 @@ func (b *rowBuilder) addValues(msg *message, t *tablePlan, types *typing, object
 	}
 	for i := range t.columns {
 		col := &t.columns[i]
-		if deletes && col.key < 0 || i == t.mark {
+		if deletes && col.key < 0 {
 			continue
 		}
 		f, ok, refused := b.value(msg, t, types, col)
@@ -215,7 +207,7 @@ func (b *rowBuilder) addValues(msg *message, t *tablePlan, types *typing, object
 		if !ok {
 			continue
 		}
-		if col.references != nil && (!deletes || t.mark >= 0) {
+		if col.references != nil && !deletes {
 			b.addReferenced(msg, col, f)
 		}
 		if col.key >= 0 {
@@ -241,39 +233,9 @@ func (b *rowBuilder) addValues(msg *message, t *tablePlan, types *typing, object
 	return nil
 }
 
-// addMark sets the mark column if the table has one. A deleted row keeps its values, except in columns that read the
-// message.
-func (b *rowBuilder) addMark(msg *message, t *tablePlan, deletes bool) *refusal {
-	if t.mark < 0 {
-		return nil
-	}
-	from := liveSource
-	if deletes {
-		from = deletedSource
-	}
-	mark := t.columns[t.mark].sources[from].value
-	mark.Name = t.columns[t.mark].name
-	b.fields = append(b.fields, mark)
-	if !deletes || msg.line.Deletes { // a tombstone has no message to read
-		return nil
-	}
-	for i := range t.columns {
-		if col := &t.columns[i]; col.ofMessage && col.key < 0 {
-			f, ok, refused := b.value(msg, t, nil, col)
-			if refused != nil {
-				return refused
-			}
-			if ok {
-				b.fields = append(b.fields, f)
-			}
-		}
-	}
-	return nil
-}
-
 // isLine reports whether the line's fields are the row, with nothing added or left out.
 func (t *tablePlan) isLine() bool {
-	return t.fields.all && t.row.inLine && len(t.nest.children) == 0 && t.mark < 0
+	return t.fields.all && t.row.inLine && len(t.nest.children) == 0
 }
 
 // object returns the object that is the row. none means that there is no row.
@@ -367,7 +329,7 @@ func (b *rowBuilder) setNull(t *tablePlan, column, why string, v *feed.Field) bo
 		return false
 	}
 	v.Kind, v.Value = feed.Null, null
-	b.notes = append(b.notes, fold.Note{Kind: fold.Nulled, Table: t.spec.Name, Column: column, Why: why})
+	b.notes = append(b.notes, fold.Note{Table: t.spec.Name, Column: column, Why: why})
 	return true
 }
 
@@ -467,40 +429,4 @@ func (b *rowBuilder) keyOf(msg *message, t *tablePlan, types *typing, to []feed.
 		to = append(to, f)
 	}
 	return to, refused
-}
-
-// deleteFormer adds the change that deletes or marks the row of the former key. c is the change of the row with the new
-// key.
-func (b *rowBuilder) deleteFormer(msg *message, t *tablePlan, c *fold.Change, key []feed.Field) *refusal {
-	from := len(b.fields)
-	b.fields = append(b.fields, key...)
-	if refused := b.addMark(msg, t, true); refused != nil {
-		return refused
-	}
-	b.changes = append(b.changes, Row{Table: t.index, Change: fold.Change{Op: b.op(msg, t, true), Fields: b.fields[from:len(b.fields):len(b.fields)], Version: c.Version, Text: c.Text}})
-	return nil
-}
-
-// noteLostColumns records the columns for which c, the change of a row with a new key, has no value.
-func (b *rowBuilder) noteLostColumns(t *tablePlan, c *fold.Change) {
-	p, now := b.plan, b.table(t)
-	has := make([]bool, len(now.Columns))
-	note := func(name string) {
-		if at := p.limits.Find(now, name, len(now.Columns)); at >= 0 {
-			has[at] = true
-		}
-	}
-	for _, f := range c.Fields {
-		note(p.names.NameOf(f.Name, c.Unnumbered))
-	}
-	for i := range t.columns {
-		if col := &t.columns[i]; col.ofMessage { // its value comes from the message, which both rows share
-			note(col.spec.Name)
-		}
-	}
-	for i := range now.Columns {
-		if col := &now.Columns[i]; !has[i] && !col.Key && !col.Generated && !col.Serial && !col.Hidden && col.Stamp == schema.NoStamp {
-			b.notes = append(b.notes, fold.Note{Kind: fold.KeyChanged, Table: t.spec.Name, Column: col.Name})
-		}
-	}
 }

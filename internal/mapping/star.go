@@ -248,13 +248,12 @@ func (p *Plan) tableOf(n *NewTable, key []string) (*Table, error) {
 		t.Version, t.Scope = paths.Path{}, ""
 	}
 	if n.Columns != nil {
-		columns := slices.DeleteFunc(slices.Clone(n.Columns), func(c Column) bool { return c.Name == t.OnDelete.Mark })
 		for _, k := range key {
-			if !slices.ContainsFunc(slices.Concat(columns, t.Columns), func(c Column) bool { return c.Name == k }) {
+			if !slices.ContainsFunc(slices.Concat(n.Columns, t.Columns), func(c Column) bool { return c.Name == k }) {
 				return nil, fmt.Errorf("its rows have no field %q, which is its key: name another with --key or in a config file, or have the source leave this table out", k)
 			}
 		}
-		t.describe(columns)
+		t.describe(slices.Clone(n.Columns))
 	}
 	return t.withKeyColumns(), nil
 }

@@ -144,10 +144,7 @@ func (m *Mapper) truncate(msg *message, of *route) (matched bool, err error) {
 		if t.matchesSeveralNames() && !m.plan.stream.oneTable {
 			return matched, t.refuse(feed.Errorf(feed.BadValue, "table %q: it may have rows of several tables of the stream, and %q alone was truncated: which of them to remove is not known", t.spec.Name, feed.Clip(msg.Table)))
 		}
-		if t.spec.OnDelete.Mark != "" { // also without a key, where no row has a mark
-			return matched, t.refuse(feed.Errorf(feed.BadValue, "table %q: a truncation names no rows to mark: mark or delete the rows with SQL", t.spec.Name))
-		}
-		if t.spec.OnDelete.Insert { // the message has no row to insert
+		if t.spec.isHistory() { // the message has no row to insert
 			continue
 		}
 		if t.options.Version != "" {
@@ -173,7 +170,7 @@ func (m *Mapping) AppliesTombstones() bool {
 	for i := range m.Tables {
 		switch t := &m.Tables[i]; {
 		case t.Of != "":
-		case takes || t.OnDelete.Insert || t.IsStar() || t.Each.Base != paths.NoBase || t.When != nil || t.Version.Base != paths.NoBase:
+		case takes || t.isHistory() || t.IsStar() || t.Each.Base != paths.NoBase || t.When != nil || t.Version.Base != paths.NoBase:
 			return false
 		default:
 			takes = true

@@ -2,7 +2,6 @@ package mapping
 
 import (
 	"bytes"
-	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
@@ -42,8 +41,7 @@ func (r *fieldNumbers) number(names *feed.Names, raw []byte) int32 {
 	return n
 }
 
-// unknownFields adds the fields without a mapped column under their own names, and copies key fields to key. Of a delete
-// that marks its row, it adds only the fields that are then set.
+// unknownFields adds the fields without a mapped column under their own names, and copies key fields to key.
 func (b *rowBuilder) unknownFields(msg *message, t *tablePlan, types *typing, object *feed.Field, key []feed.Field, deletes bool) *refusal {
 	if t.row.inLine {
 		b.unknownNames.unnumbered = msg.line.Unnumbered
@@ -74,8 +72,6 @@ func (b *rowBuilder) unknownField(t *tablePlan, types *typing, f feed.Field, raw
 		return nil
 	case t.owner != nil && t.owner.name == f.Name:
 		return b.shadowed(t, &f, t.owner.column, b.plan.parent(t).identity()[0], deletes)
-	case deletes && t.mark >= 0 && !t.marksWith(f.Name):
-		return nil
 	}
 	for part := range t.key {
 		switch k := &t.key[part]; {
@@ -112,11 +108,4 @@ func (b *rowBuilder) shadowed(t *tablePlan, f *feed.Field, title, parents string
 	}
 	return t.refuse(feed.Errorf(feed.BadColumn, "table %q: the element has a field %q of its own (%s), and the column of that name has the key of its parent: parent: {%s: %s} renames that one",
 		t.spec.Name, title, feed.Clip(f.Value), parents, to))
-}
-
-// marksWith reports whether a message that marks its row as deleted sets a field: a part of the key, or the column
-// with the row's version.
-func (t *tablePlan) marksWith(name int32) bool {
-	o := &t.options
-	return o.Scope == fold.RowScope && name >= 0 && t.fields.names.Name(name) == o.Version || slices.ContainsFunc(t.key, func(k keyPart) bool { return k.name == name && !k.fromParent })
 }

@@ -11,22 +11,12 @@ import (
 	"github.com/weirsync/weir/internal/status"
 )
 
-// noteTexts are the warnings of notes.
-var noteTexts = map[fold.NoteKind]string{
-	fold.Nulled:     "table %q, column %q: a value that does not fit is stored as NULL (the first one; the summary counts them): ",
-	fold.KeyChanged: "table %q: a message that changes the key of a row has no value for the column %q: the row has none there now. Let the source send whole rows (Postgres: REPLICA IDENTITY FULL)",
-}
-
-// note counts values that are not stored as they came, and warns of the first of each name. It is called after the line
+// note counts values that do not fit and are stored as NULL, and warns of the first of each name. It is called after the line
 // was folded, because until then the line may be rejected or mapped again.
 func (r *run) note(values []fold.Note) {
 	for _, v := range values {
-		kind := status.Lost
-		if v.Kind == fold.Nulled {
-			kind = status.Nulled
-		}
-		if first := r.p.Note(kind, v.Table+"."+v.Column, 1); first {
-			r.cfg.Log.Warn(fmt.Sprintf(noteTexts[v.Kind], v.Table, v.Column) + v.Why)
+		if first := r.p.Note(status.Nulled, v.Table+"."+v.Column, 1); first {
+			r.cfg.Log.Warn(fmt.Sprintf("table %q, column %q: a value that does not fit is stored as NULL (the first one; the summary counts them): %s", v.Table, v.Column, v.Why))
 		}
 	}
 }

@@ -89,7 +89,7 @@ func settingsOf(c *Config, tables []Table) (s settings) {
 
 // rebuildOnly are the settings that can change only with an empty table, because rows or values of the old setting
 // would remain.
-var rebuildOnly = []string{"key", "fill_only", "merge", "row", "ignore", "envelope", "from", "when", "each", "of", "set", "parent", "id", "columns", "type", "on_delete"}
+var rebuildOnly = []string{"key", "fill_only", "merge", "row", "ignore", "envelope", "from", "when", "each", "of", "set", "parent", "id", "columns", "type"}
 
 // changes describes the settings that differ from a checkpoint's. rebuild is true if one of them is in rebuildOnly.
 // fresh are the tables that are new. byFlags means that flags set the settings of now.

@@ -53,11 +53,10 @@ var places = map[string][]surroundings{
 		{"version_scope", []string{"version_field: v"}, "{tables: {t: {KEYS}}}"},
 		{".*", nil, "{tables: {t: {KEYS}}}"},
 	},
-	"source":    {{".*", nil, "{tables: {x: {key: id}, t: {key: id, each: e, columns: {id: , c: {KEYS}}}}}"}},
-	"envelope":  {{"each", nil, "{envelope: {KEYS}, tables: {t: }}"}, {"connect_schema", []string{"unwrap: u", "row: r"}, "{envelope: {KEYS}, tables: {t: }}"}, {".*", []string{"row: r"}, "{envelope: {KEYS}, tables: {t: }}"}},
-	"test":      {{".*", nil, "{ignore: {a: {KEYS}}, tables: {t: }}"}},
-	"on_delete": {{".*", nil, "{tables: {t: {on_delete: {KEYS}}}}"}},
-	"case":      {{".*", []string{"name: n", `feed: ""`, "want: {}"}, "{tests: [{KEYS}], tables: {a: }}"}},
+	"source":   {{".*", nil, "{tables: {x: {key: id}, t: {key: id, each: e, columns: {id: , c: {KEYS}}}}}"}},
+	"envelope": {{"each", nil, "{envelope: {KEYS}, tables: {t: }}"}, {"connect_schema", []string{"unwrap: u", "row: r"}, "{envelope: {KEYS}, tables: {t: }}"}, {".*", []string{"row: r"}, "{envelope: {KEYS}, tables: {t: }}"}},
+	"test":     {{".*", nil, "{ignore: {a: {KEYS}}, tables: {t: }}"}},
+	"case":     {{".*", []string{"name: n", `feed: ""`, "want: {}"}, "{tests: [{KEYS}], tables: {a: }}"}},
 }
 
 // A difference is an intended difference between reader and schema.

@@ -32,7 +32,7 @@ var written = map[string][]string{
 	"fill_only": {"true", "false"}, "delete_when": {"op=d", "{op: d}", "[{op: d}, {$.op: {present: true, not: [~, 'x']}}]", "'a.b=null'"}, "unknown_fields": {"add", "ignore", "reject"}, "max_columns": {"7", "0"},
 	"ignore": {"t=x", "{t: [1, '1', ~]}"}, "unmatched": {"fail", "reject"}, "max_each": {"7"}, "max_tables": {"9"}, "every": {"{90s: x, 2d: {sqlite: [a, 'b c']}}"}, "envelope": {"debezium", "singer", "{row: [after, x], table: [s, t], version: [a as lsn, b]}"}, "version": {"true", "false"},
 	"when": {"a=1", "{a: [1, x], 'b.c': {present: false}}"}, "row": {"r", "a.b as json_text"}, "type": {"text", "numeric(5,2)"}, "each": {"xs", "."}, "id": {"gen"}, "from": {"[x, 'y*']", "z"}, "on_create": {"x", "{postgres: [a, b]}"},
-	"on_delete": {"{mark: gone}", "delete", "row"}, "columns": {"{k: , n: {merge: sum}, c: [x, {from: y as integer, when: {z: 1}}, {value: {a: [on, 1.50, ~]}}]}", "{k: {meta: line}, t: {stamp: update}, r: {value: 0100}}"},
+	"columns":    {"{k: , n: {merge: sum}, c: [x, {from: y as integer, when: {z: 1}}, {value: {a: [on, 1.50, ~]}}]}", "{k: {meta: line}, t: {stamp: update}, r: {value: 0100}}"},
 	"batch_rows": {"7"}, "source": {"[a, b]", "c"}, "to": {"'null'"}, "max_line": {"1 MiB"}, "retry_for": {"forever"},
 }
 

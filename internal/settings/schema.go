@@ -39,7 +39,6 @@ func (s *Spec) Schema() ([]byte, error) {
 		"tests":      form{"type": "object", "minProperties": 1, "propertyNames": form{"minLength": 1}, "additionalProperties": anyOf(ref("values"), required(object(properties(fieldsOf(reflect.TypeFor[testMap]())))))},
 		"values":     anyOf(valueForm, unique(listOf(valueForm))),
 		"statements": anyOf(nameForm, listOf(nameForm), form{"type": "object", "propertyNames": enum(databases...), "minProperties": 1, "additionalProperties": anyOf(nameForm, listOf(nameForm))}),
-		"on_delete":  anyOf(enum(onDeleteWords...), required(object(properties(fieldsOf(reflect.TypeFor[mapping.OnDelete]()), "mark")), "mark")),
 		"test":       required(object(properties(ofCase, names(ofCase)...)), names(ofCase)...),
 	}
 	var b bytes.Buffer

@@ -107,7 +107,7 @@ func schemaJudge(t *testing.T, text []byte) func(file string) bool {
 
 // mapTypes are the maps of a file whose keys are known, by name in the docs.
 var mapTypes = map[string]reflect.Type{"top": reflect.TypeFor[mappingDraft](), "table": reflect.TypeFor[mapping.Table](), "source": reflect.TypeFor[sourceMap](), "test": reflect.TypeFor[testMap](),
-	"on_delete": reflect.TypeFor[mapping.OnDelete](), "case": reflect.TypeFor[Case](), "envelope": reflect.TypeFor[envelope.Envelope]()}
+	"case": reflect.TypeFor[Case](), "envelope": reflect.TypeFor[envelope.Envelope]()}
 
 // The schema accepts what the reader accepts, and rejects values that the reader rejects regardless of other keys.
 func TestSchema_IsTheReaders(t *testing.T) {

@@ -34,26 +34,6 @@ func (m *mappingDraft) has(name string) bool {
 // NoKey is the key of a table without one: each message is its own row.
 const NoKey = "none"
 
-// Values of on_delete.
-const removeRow, insertRow = "delete", "row"
-
-var onDeleteWords = []string{removeRow, insertRow}
-
-// onDelete reads what happens to a row that a message deletes.
-func (r *reader) onDelete(n *yaml.Node, where string) (o mapping.OnDelete) {
-	if n.Kind != yaml.MappingNode {
-		word, ok := r.text(n, where)
-		if o.Insert = word == insertRow; ok && !slices.Contains(onDeleteWords, word) {
-			r.fault(pos(n), where, "%q must be %s%s", word, Either(onDeleteWords), mapping.DidYouMean(word, onDeleteWords))
-		}
-		return o
-	}
-	if given := r.readFields(n, where, &o); given["mark"] == nil {
-		r.fault(pos(n), where, "mark is missing: the column that is true in rows that the source deleted")
-	}
-	return o
-}
-
 // renamed reads new names for columns.
 func (r *reader) renamed(n *yaml.Node, where string) map[string]string {
 	names := map[string]string{}

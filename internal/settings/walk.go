@@ -163,8 +163,6 @@ func codecOf(f *field, t reflect.Type) codec {
 		return codecFor(ref("statements"), (*reader).statements)
 	case reflect.TypeFor[[]mapping.PeriodicSQL]():
 		return codecFor(mapForm(ageForm, ref("statements")), (*reader).every)
-	case reflect.TypeFor[mapping.OnDelete]():
-		return codecFor(ref("on_delete"), (*reader).onDelete)
 	case reflect.TypeFor[map[string]string]():
 		return codecFor(form{"type": "object", "additionalProperties": nameForm}, (*reader).renamed)
 	case reflect.TypeFor[[]Case]():

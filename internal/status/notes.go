@@ -13,7 +13,6 @@ const (
 	Passed     NoteKind = "ignored_messages"   // messages that the mapping or the envelope ignores
 	NoTable    NoteKind = "unmatched_messages" // messages that match no table, by the value that the tables' conditions compare
 	Mismatched NoteKind = "path_mismatches"    // values that are not the object or array that a path expects, by path
-	Lost       NoteKind = "lost_values"        // values that were not kept, by TABLE.COLUMN
 	Nulled     NoteKind = "nulled_values"      // values that do not fit and count as null, by TABLE.COLUMN
 )
 
@@ -42,7 +41,6 @@ func (s *Snapshot) NoteTexts() (all []NoteText) {
 		{Kind: Passed, Text: "ignored by " + s.IgnoredBy},
 		{Kind: NoTable, Text: "ignored" + s.NoTable, Short: "for no table"},
 		{Kind: Mismatched, Text: "treated as absent, because a path enters a value that is not an object or array"},
-		{Kind: Lost, Text: "values that were not kept", Short: "not kept"},
 		{Kind: Nulled, Text: "values that do not fit their columns, stored as NULL", Short: "stored as NULL"},
 	} {
 		of.Counts = s.Notes[of.Kind]

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/weirsync/weir/internal/mapping"
@@ -204,8 +203,8 @@ func (m *Model) write(rows []modelRow) error {
 
 // row adds the changes of a message or element to a row, and the changes of its elements.
 func (m *Model) row(t *mapping.Table, v view, parent map[string]raw, rows *[]modelRow) error {
-	deleted, mark := t.DeleteWhen != nil && !m.isSet(t) && v.holds(t.DeleteWhen), t.OnDelete.Mark
-	r := modelRow{table: t, fields: map[string]raw{}, refers: map[string]mapping.Source{}, deletes: deleted && mark == ""}
+	deleted := t.DeleteWhen != nil && !m.isSet(t) && v.holds(t.DeleteWhen)
+	r := modelRow{table: t, fields: map[string]raw{}, refers: map[string]mapping.Source{}, deletes: deleted}
 	if len(t.Row.Steps) > 0 {
 		if v.row = v.get(t.Row.Path, v.unit); v.row == "" || v.row.isNull() {
 			return nil
@@ -221,7 +220,7 @@ func (m *Model) row(t *mapping.Table, v view, parent map[string]raw, rows *[]mod
 		}
 	}
 	for _, c := range t.Columns {
-		if deleted && !slices.Contains(t.Key, c.Name) && (r.deletes || !m.isMessages(t, c)) {
+		if deleted && !slices.Contains(t.Key, c.Name) {
 			continue
 		}
 		if err := m.column(t, &v, c, r.fields); err != nil {
@@ -231,16 +230,8 @@ func (m *Model) row(t *mapping.Table, v view, parent map[string]raw, rows *[]mod
 			r.refers[c.Name] = c.From[0]
 		}
 	}
-	before := maps.Clone(r.fields)
 	if err := m.rest(t, v, r.fields, deleted); err != nil {
 		return err
-	}
-	if mark != "" {
-		maps.DeleteFunc(r.fields, func(name string, _ raw) bool {
-			_, has := before[name]
-			return deleted && !has && !slices.Contains(t.Key, name) && !m.isRowVersion(t, paths.FieldPath(name))
-		})
-		r.fields[mark] = raw(strconv.FormatBool(deleted))
 	}
 	for _, k := range t.Key {
 		if x := r.fields[k]; x == "" || x.isNull() || x[0] == '{' || x[0] == '[' {
@@ -280,20 +271,6 @@ func (m *Model) row(t *mapping.Table, v view, parent map[string]raw, rows *[]mod
 		}
 	}
 	return nil
-}
-
-// isMessages reports whether a column is about the message and not about its row. Such a column is also set by a
-// message that marks the row.
-func (m *Model) isMessages(t *mapping.Table, c mapping.Column) bool {
-	return m.isRowVersion(t, c.From[0].From) || !slices.ContainsFunc(c.From, func(s mapping.Source) bool {
-		return s.References != "" || s.Stamp != "" || s.Value == nil && s.Meta == "" && s.From.Base != paths.MessageBase
-	})
-}
-
-// isRowVersion reports whether a path leads to a table's version of whole rows.
-func (m *Model) isRowVersion(t *mapping.Table, p paths.Path) bool {
-	of := m.versioned(t)
-	return of == t && of.Scope == "row" && p.Base != paths.NoBase && slices.Equal(p.Steps, of.Version.Steps)
 }
 
 // asSet returns rows as one value, which includes the values of their own sets.
@@ -340,7 +317,7 @@ func (m *Model) rest(t *mapping.Table, v view, fields map[string]raw, deletes bo
 	if !ok || t.Columns != nil && (deletes || t.UnknownFields != "add" && t.UnknownFields != "reject") {
 		return nil
 	}
-	used := map[string]bool{t.OnDelete.Mark: true}
+	used := map[string]bool{}
 	use := func(p paths.Path) {
 		if p.Base == paths.DefaultBase && len(p.Steps) > 0 {
 			used[p.Steps[0].Name] = true

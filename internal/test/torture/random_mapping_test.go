@@ -344,7 +344,6 @@ func (d *mappingDraw) fleetTables() []drawnTable {
 		} else if k == 2 {
 			t.set("null: keep")
 		}
-		d.mark(&t)
 		return t
 	}
 	planes := table("planes", "[plane, both]")
@@ -370,14 +369,6 @@ func (d *mappingDraw) fold(t *drawnTable) {
 		}
 	}
 	t.set(d.maybe(3, "delete_when: op=delete"), d.maybe(4, "null: keep"))
-	d.mark(t)
-}
-
-// mark draws whether a table keeps the rows that messages delete.
-func (d *mappingDraw) mark(t *drawnTable) {
-	if t.has("delete_when") {
-		t.set(d.maybe(3, "on_delete: {mark: gone}"))
-	}
 }
 
 // source draws the source of a column's values.
@@ -450,7 +441,6 @@ func (d *mappingDraw) children(of *drawnTable) (tables []drawnTable) {
 		if !of.has("delete_when") {
 			items.set(d.maybe(3, "version_field: "+d.of("v", "$.v")))
 		}
-		d.mark(&items)
 		if d.one(3) || items.has("delete_when") && (items.has("version_field") || of.has("version_field")) {
 			set = "set: replace"
 		}
