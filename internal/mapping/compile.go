@@ -119,11 +119,9 @@ func (c *compiler) cycle(names []string) {
 // envelope compiles the envelope, and creates the tree of rows.
 func (c *compiler) envelope(m *Mapping) {
 	p, versioned := c.plan, slices.ContainsFunc(m.Tables, func(t Table) bool { return t.Version.Base == paths.VersionBase })
-	compiled := envelope.Compile(m.Envelope, &p.trees, c.names, m.Ignore, versioned, func(path paths.Path) paths.Place {
-		return p.trees.Add(paths.Place{}, path.Steps)
-	})
+	compiled := envelope.Compile(m.Envelope, &p.trees, c.names, p.ignore, versioned)
 	p.stream = &streamPlan{Compiled: compiled, oneTable: m.Envelope.OneTable, tombstones: m.AppliesTombstones(), maxTables: cmp.Or(m.MaxTables, DefaultMaxTables)}
-	p.ignore, c.row = compiled.Ignore(), compiled.RowTree()
+	c.row = compiled.RowTree()
 }
 
 type compiler struct {
@@ -187,9 +185,9 @@ func (c *compiler) find(p paths.Path, s scope, inRow bool, pos paths.Pos, where 
 	return c.plan.trees.Add(at, p.Steps)
 }
 
-// when compiles a condition.
-func (c *compiler) when(w paths.When, s scope, where string) paths.Condition {
-	return w.Compile(func(t *paths.Test) paths.Place { return c.find(t.Path, s, false, t.Pos, where) })
+// when places the paths of a condition.
+func (c *compiler) when(w paths.When, s scope, where string) paths.When {
+	return w.Placed(func(t *paths.Test) paths.Place { return c.find(t.Path, s, false, t.Pos, where) })
 }
 
 // discriminate finds the path that most tables' conditions test first: messages that match no table are counted by
@@ -197,14 +195,14 @@ func (c *compiler) when(w paths.When, s scope, where string) paths.Condition {
 func (c *compiler) discriminate() {
 	count, most := map[paths.Place]int{}, 0
 	for i := range c.plan.tables {
-		for _, at := range c.plan.tables[i].when.First() {
-			if at.Tree != 0 {
-				continue
-			}
-			if count[at]++; count[at] > most {
-				most, c.plan.discriminator = count[at], discriminator{at, c.plan.trees.String(at)}
-			}
-			break
+		when := c.plan.tables[i].when
+		first := slices.IndexFunc(when, func(all paths.All) bool { return len(all) > 0 && all[0].Path.Place().Tree == 0 })
+		if first < 0 {
+			continue
+		}
+		at := when[first][0].Path.Place()
+		if count[at]++; count[at] > most {
+			most, c.plan.discriminator = count[at], discriminator{at, c.plan.trees.String(at)}
 		}
 	}
 }

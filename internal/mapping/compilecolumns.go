@@ -97,10 +97,10 @@ func (c *compiler) refers(x *column, t *Table, src *Source, where string) {
 }
 
 func (c *compiler) source(t *Table, src *Source, s scope, where string) source {
-	x := source{spec: src, when: c.when(src.When, s, where), at: paths.Nowhere, cast: c.plan.cast(t.TypeOf(src))}
+	x := source{Source: *src, cast: c.plan.cast(t.TypeOf(src))}
+	x.When = c.when(src.When, s, where)
 	switch {
 	case src.Value != nil:
-		x.kind = aConstant
 		why := x.fix()
 		if c.plan.limits.NoNUL && strings.Contains(string(src.Value), `\u0000`) {
 			why = "it contains a NUL, which the database cannot store in text" // the fold only searches the message
@@ -108,11 +108,8 @@ func (c *compiler) source(t *Table, src *Source, s scope, where string) source {
 		if why != "" {
 			c.fault(src.Pos, where, "the value %s: %s", src.Value, why)
 		}
-	case src.Meta != NoMeta:
-		x.kind = aMeta
-	default:
-		x.kind = aPath
-		x.at = c.find(src.From, s, true, src.Pos, where)
+	case src.Meta == NoMeta:
+		x.From = src.From.Placed(c.find(src.From, s, true, src.Pos, where))
 	}
 	return x
 }

@@ -86,7 +86,7 @@ func (c *compiler) versioned(t *tablePlan) *Table {
 func (c *compiler) versionColumn(of *Table, out *tablePlan) string {
 	for i := range out.columns {
 		x := &out.columns[i]
-		if len(x.sources) != 1 || out.row.version.IsNowhere() || x.sources[0].at != out.row.version || x.sources[0].when != nil {
+		if len(x.sources) != 1 || out.row.version.IsNowhere() || x.sources[0].From.Place() != out.row.version || x.sources[0].When != nil {
 			continue
 		}
 		switch x.sources[0].cast.Kind {

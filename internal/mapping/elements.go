@@ -47,7 +47,7 @@ func (b *rowBuilder) walk(t *tablePlan) (e elementWalk, ok bool, _ *refusal) {
 func (t *tablePlan) readsMemberNames() bool {
 	for i := range t.columns {
 		for j := range t.columns[i].sources {
-			if t.columns[i].sources[j].spec.Meta == KeyMeta {
+			if t.columns[i].sources[j].Meta == KeyMeta {
 				return true
 			}
 		}

@@ -241,9 +241,9 @@ func (p *Plan) fitColumn(t *schema.Table, name string, key bool, as cast.Cast, s
 			return
 		}
 		s.cast.TextJSON = c.Type != schema.JSON
-		if s.kind == aConstant {
+		if s.Value != nil {
 			if why := s.fix(); why != "" {
-				fault(fmt.Sprintf("the value %s: %s", s.spec.Value, why))
+				fault(fmt.Sprintf("the value %s: %s", s.Value, why))
 			}
 		}
 	}

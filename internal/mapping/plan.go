@@ -23,7 +23,7 @@ type Plan struct {
 	trees   paths.Trees // the first is for messages
 	tablePlans
 	stream        *streamPlan // nil: the messages are the rows
-	ignore        paths.Condition
+	ignore        paths.When
 	discriminator discriminator
 	unmatched     Unmatched
 	maxEach       int
@@ -61,7 +61,7 @@ type tablePlan struct {
 	options fold.Options
 
 	nest          nesting
-	when, deletes paths.Condition
+	when, deletes paths.When
 	row           rowPlan
 	columns       []column
 	fields        fieldPlan
@@ -173,27 +173,17 @@ func (c *column) cast(p *Plan) cast.Cast {
 	return of
 }
 
-type sourceKind uint8
-
-const (
-	aPath sourceKind = iota
-	aConstant
-	aMeta
-)
-
+// A source is a [Source] with its places, and the conversion of its values.
 type source struct {
-	spec  *Source
-	kind  sourceKind
-	when  paths.Condition
-	at    paths.Place
+	Source
 	cast  cast.Cast
-	value feed.Field // of a constant
+	fixed feed.Field // a constant, converted
 }
 
 // fix converts a constant to its type.
 func (s *source) fix() (why string) {
-	v := feed.Field{Value: s.spec.Value, Kind: feed.KindOf(s.spec.Value)}
-	s.value, why = new(cast.Reader).Read(&v, &s.cast)
+	v := feed.Field{Value: s.Value, Kind: feed.KindOf(s.Value)}
+	s.fixed, why = new(cast.Reader).Read(&v, &s.cast)
 	return why
 }
 

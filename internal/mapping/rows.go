@@ -286,20 +286,20 @@ func (b *rowBuilder) objectInText(t *tablePlan, v *feed.Field) (_ *feed.Field, n
 func (b *rowBuilder) value(msg *message, t *tablePlan, types *typing, c *column) (f feed.Field, ok bool, _ *refusal) {
 	for i := range c.sources {
 		src := &c.sources[i]
-		if src.when != nil && !b.read.Holds(src.when) {
+		if src.When != nil && !b.read.Holds(src.When) {
 			continue
 		}
 		var v *feed.Field
-		switch src.kind {
-		case aConstant:
-			f = src.value
+		switch {
+		case src.Value != nil:
+			f = src.fixed
 			f.Name = c.name
 			return f, true, nil
-		case aMeta:
-			b.metaValue = b.meta(src.spec.Meta, msg, t)
+		case src.Meta != NoMeta:
+			b.metaValue = b.meta(src.Meta, msg, t)
 			v = &b.metaValue
 		default:
-			if v = b.read.At(src.at); v == nil {
+			if v = b.read.Value(&src.From); v == nil {
 				continue
 			}
 		}
@@ -347,10 +347,10 @@ func (b *rowBuilder) addReferenced(msg *message, c *column, v feed.Field) {
 
 // title returns the source's name for error messages.
 func (s *source) title() string {
-	if s.kind == aMeta {
-		return "its " + string(s.spec.Meta)
+	if s.Meta != NoMeta {
+		return "its " + string(s.Meta)
 	}
-	return s.spec.From.String()
+	return s.From.String()
 }
 
 // meta returns metadata of the message or of the table's current element.

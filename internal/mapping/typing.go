@@ -90,7 +90,7 @@ func (p *Plan) typing(t *tablePlan, have *schema.Table, fields []envelope.FieldS
 		}
 		src := &c.sources[0]
 		for j := range fields {
-			if src.kind != aPath || !src.cast.KeepsAll() || src.at.Tree != p.stream.RowTree() || !p.trees.IsMember(src.at, fields[j].Field) {
+			if at := src.From.Place(); !src.cast.KeepsAll() || at.Tree != p.stream.RowTree() || !p.trees.IsMember(at, fields[j].Field) {
 				continue
 			}
 			as, err := p.typeColumn(y, t, have, &fields[j], c.spec.Name)

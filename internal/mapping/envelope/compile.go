@@ -9,71 +9,58 @@ import (
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
-// Compiled is an envelope whose paths have been added to trees. Most of its fields are the place of a path of the
-// envelope, or one of its conditions.
+// Compiled is an envelope whose paths have been added to trees.
 type Compiled struct {
-	spec      *Envelope
+	spec      Envelope // its paths and conditions have their places
 	trees     *paths.Trees
 	outer     int32 // the tree of wrapped lines; 0 if lines are not unwrapped
 	rowTree   int32 // the tree of rows
 	recordKey int32 // number of the name [RecordKey]
-	ignore    paths.Condition
-
-	inner, connect                      paths.Place // in the outer tree
-	each, old, key, unset, partial      paths.Place
-	schema, schemaKey, resume           paths.Place
-	table, rows                         []paths.Place
-	deletes, truncates, writes, inserts paths.Condition
-	warns, fails, replaces              paths.Condition
-	parts                               []versionPart
-	versioned                           bool // some table needs the version
-	omitted                             omitted
-	absent                              absent
+	versioned bool  // some table needs the version
+	omitted   omitted
+	absent    absent
 }
 
-// Compile adds an envelope's paths to trees, whose first tree is for messages, and a tree for their rows. find adds a
-// path that starts at the message. ignore matches more messages to ignore. versioned reports whether versions are
-// needed.
-func Compile(spec *Envelope, trees *paths.Trees, names *feed.Names, ignore paths.When, versioned bool, find func(p paths.Path) paths.Place) *Compiled {
-	c := &Compiled{spec: spec, trees: trees, inner: paths.Nowhere, connect: paths.Nowhere, versioned: versioned, recordKey: names.Number(RecordKey)}
-	if spec.Unwrap.Base != paths.NoBase {
-		c.outer = trees.Grow()
-		c.inner = trees.Add(paths.Place{Tree: c.outer}, spec.Unwrap.Steps)
-		if spec.ConnectSchema.Base != paths.NoBase {
-			c.connect = trees.Add(paths.Place{Tree: c.outer}, spec.ConnectSchema.Steps)
+// Compile adds an envelope's paths to trees, whose first tree is for messages, and a tree for their rows. ignore matches
+// more messages to ignore. versioned reports whether versions are needed.
+func Compile(spec *Envelope, trees *paths.Trees, names *feed.Names, ignore paths.When, versioned bool) *Compiled {
+	c := &Compiled{spec: *spec, trees: trees, versioned: versioned, recordKey: names.Number(RecordKey)}
+	e, tree := &c.spec, int32(0)
+	place := func(all ...*paths.Path) {
+		for _, p := range all {
+			*p = p.Placed(trees.Add(paths.Place{Tree: tree}, p.Steps))
 		}
-		trees.Number(c.outer, names)
+	}
+	if e.Unwrap.Base == paths.NoBase {
+		e.ConnectSchema = paths.Path{}
+	} else {
+		c.outer = trees.Grow()
+		tree = c.outer
+		place(&e.Unwrap, &e.ConnectSchema)
+		trees.Number(tree, names)
+		tree = 0
 	}
 	c.rowTree = trees.Grow()
-	at := func(p paths.Path) paths.Place {
-		if p.Base == paths.NoBase {
-			return paths.Nowhere
-		}
-		return find(p)
+	place(&e.Each, &e.Old, &e.Key, &e.Unset, &e.Partial, &e.Schema, &e.SchemaKey, &e.Resume)
+	e.Table, e.Row, e.Version = slices.Clone(e.Table), slices.Clone(e.Row), slices.Clone(e.Version)
+	for i := range e.Table {
+		place(&e.Table[i])
 	}
-	all := func(of []paths.Path) (places []paths.Place) {
-		for _, p := range of {
-			places = append(places, at(p))
-		}
-		return places
+	for i := range e.Row {
+		place(&e.Row[i])
 	}
-	when := func(w paths.When) paths.Condition {
-		return w.Compile(func(t *paths.Test) paths.Place { return at(t.Path) })
+	for i := range e.Version {
+		place(&e.Version[i].From)
 	}
-	c.table, c.rows = all(spec.Table), all(spec.Row)
-	c.each, c.old, c.key, c.unset, c.partial = at(spec.Each), at(spec.Old), at(spec.Key), at(spec.Unset), at(spec.Partial)
-	c.schema, c.schemaKey, c.resume = at(spec.Schema), at(spec.SchemaKey), at(spec.Resume)
-	c.ignore = append(when(spec.Ignore), when(ignore)...)
-	c.deletes, c.truncates, c.writes, c.inserts = when(spec.DeleteWhen), when(spec.TruncateWhen), when(spec.WriteWhen), when(spec.InsertWhen)
-	c.replaces, c.warns, c.fails = when(spec.ReplaceWhen), when(spec.WarnWhen), when(spec.FailWhen)
-	for i := range spec.Version {
-		c.parts = append(c.parts, versionPart{at(spec.Version[i].From), &spec.Version[i]})
+	for _, w := range []*paths.When{&e.Ignore, &e.DeleteWhen, &e.TruncateWhen, &e.WriteWhen, &e.InsertWhen, &e.WarnWhen, &e.FailWhen, &e.ReplaceWhen} {
+		*w = w.Placed(func(t *paths.Test) paths.Place { return trees.Add(paths.Place{}, t.Path.Steps) })
 	}
-	omit := spec.Omit
-	if slices.ContainsFunc(spec.Row, func(p paths.Path) bool { return len(p.Steps) == 0 }) { // the row may be the line
+	e.Ignore = append(e.Ignore, ignore...)
+	omit := e.Omit
+	if slices.ContainsFunc(e.Row, func(p paths.Path) bool { return len(p.Steps) == 0 }) { // the row may be the line
 		omit = append(slices.Clone(omit), RecordKey)
 	}
-	c.omitted, c.absent = newOmitted(omit), newAbsent(spec.Absent, spec.ExtendedJSON)
+	c.omitted, c.absent = newOmitted(omit), newAbsent(e.Absent, e.ExtendedJSON)
 	return c
 }
 
@@ -81,16 +68,13 @@ func Compile(spec *Envelope, trees *paths.Trees, names *feed.Names, ignore paths
 func (c *Compiled) RowTree() int32 { return c.rowTree }
 
 // NamesTables reports whether messages name their table.
-func (c *Compiled) NamesTables() bool { return len(c.table) > 0 }
+func (c *Compiled) NamesTables() bool { return len(c.spec.Table) > 0 }
 
 // DescribesTables reports whether the stream describes tables before it has rows of them.
-func (c *Compiled) DescribesTables() bool { return !c.schema.IsNowhere() }
+func (c *Compiled) DescribesTables() bool { return c.spec.Schema.Base != paths.NoBase }
 
 // Removes reports whether messages may remove rows.
 func (c *Compiled) Removes() bool { return c.spec.Removes() }
-
-// Ignore returns the condition for messages to ignore.
-func (c *Compiled) Ignore() paths.Condition { return c.ignore }
 
 // omitted are the names, and prefixes of names, of fields that are not columns.
 type omitted struct{ names, prefixes [][]byte }

@@ -86,27 +86,27 @@ func (d *Decoder) Decode(l *feed.Line) (m Message, err error) {
 		return m, nil
 	}
 	switch {
-	case isNull || d.read.Matches(d.ignore):
+	case isNull || d.read.Matches(d.spec.Ignore):
 		m.Kind = Ignored
 		return m, nil
-	case d.read.Matches(d.warns):
-		of, is := d.decides(d.warns)
+	case d.read.Matches(d.spec.WarnWhen):
+		of, is := d.decides(d.spec.WarnWhen)
 		m.Kind, m.Warning = Warned, fmt.Sprintf("messages in which %s is %s are ignored: weir does not act on them (the envelope's warn_when; see docs/envelopes.md)", of, is)
 		return m, nil
 	}
-	if v := d.read.Get(d.resume); v != nil {
+	if v := d.read.Value(&d.spec.Resume); v != nil {
 		m.Kind = Resumes
 		if v.Kind != feed.Null {
 			m.Resume = v.Value
 		}
 		return m, nil
 	}
-	if d.read.Matches(d.fails) {
-		of, is := d.decides(d.fails)
+	if d.read.Matches(d.spec.FailWhen) {
+		of, is := d.decides(d.spec.FailWhen)
 		return m, fmt.Errorf("the message cannot be applied: %s is %s (the envelope's fail_when: another preset may fit the stream%s, or other keys; docs/envelopes.md)", of, is, presetHint(l.Text))
 	}
 	m.Table = d.tableName()
-	if v := d.read.Get(d.schema); v != nil {
+	if v := d.read.Value(&d.spec.Schema); v != nil {
 		m.Kind, m.Schema = Describes, v.Value
 	}
 	return m, nil
@@ -117,12 +117,12 @@ func (d *Decoder) Decode(l *feed.Line) (m Message, err error) {
 func (d *Decoder) unwrap(l *feed.Line) (types *RowSchema, isNull bool) {
 	if d.outer > 0 {
 		d.read.BeginLine(d.outer, l)
-		v := d.read.Get(d.inner)
-		if v != nil && v.Kind == feed.JSON && v.Value[0] == '{' && (d.connect.IsNowhere() || d.wraps(l) || d.hasSchema()) {
+		v := d.read.Value(&d.spec.Unwrap)
+		if v != nil && v.Kind == feed.JSON && v.Value[0] == '{' && (d.spec.ConnectSchema.Base == paths.NoBase || d.wraps(l) || d.hasSchema()) {
 			d.read.Begin(0, v.Value, feed.JSON)
 			return d.rowSchema(), false
 		}
-		isNull = v != nil && v.Kind == feed.Null && !d.connect.IsNowhere() && d.wraps(l)
+		isNull = v != nil && v.Kind == feed.Null && d.spec.ConnectSchema.Base != paths.NoBase && d.wraps(l)
 	}
 	d.read.BeginLine(0, l)
 	return nil, isNull
@@ -140,8 +140,8 @@ func (d *Decoder) wraps(l *feed.Line) bool {
 
 // tableName joins the parts of the table's name that are present.
 func (d *Decoder) tableName() []byte {
-	for _, part := range d.table {
-		v := d.read.Get(part)
+	for i := range d.spec.Table {
+		v := d.read.Value(&d.spec.Table[i])
 		if v == nil || v.Kind == feed.Null {
 			continue
 		}
@@ -162,12 +162,12 @@ func presetHint(message []byte) string {
 }
 
 // decides returns the path and value in the message that decide a condition, for an error.
-func (d *Decoder) decides(c paths.Condition) (of, is string) {
-	at := d.read.Decides(c)
-	if v := d.read.Get(at); v != nil {
-		return d.trees.String(at), feed.Clip(v.Value)
+func (d *Decoder) decides(w paths.When) (of, is string) {
+	p := d.read.Decides(w)
+	if v := d.read.Value(p); v != nil {
+		return p.String(), feed.Clip(v.Value)
 	}
-	return d.trees.String(at), "absent"
+	return p.String(), "absent"
 }
 
 // Key returns the names of the key fields of the message's table: empty if it has no key, nil if the message does not
@@ -182,11 +182,11 @@ func (d *Decoder) Key(m *Message) []string {
 // keyValue returns the value that describes the key of the message's table: an object, an array, or null for no key.
 // It is nil if the message does not say.
 func (d *Decoder) keyValue(m *Message) *feed.Field {
-	at := d.key
+	at := &d.spec.Key
 	if m.Kind == Describes {
-		at = d.schemaKey
+		at = &d.spec.SchemaKey
 	}
-	v := d.read.Get(at)
+	v := d.read.Value(at)
 	switch {
 	case d.spec.RecordKeys:
 		v = d.line.Field(d.recordKey)
@@ -217,7 +217,7 @@ func (d *Decoder) HasKey(m *Message, fields []string) bool {
 
 // Change returns what a message of kind [OfRows] does to its rows. An error rejects the message.
 func (d *Decoder) Change() (c Change, err *feed.Error) {
-	if d.read.Matches(d.truncates) {
+	if d.read.Matches(d.spec.TruncateWhen) {
 		c.Op = Truncate
 		return c, nil
 	}
@@ -225,18 +225,18 @@ func (d *Decoder) Change() (c Change, err *feed.Error) {
 		return c, err
 	}
 	switch {
-	case d.read.Matches(d.deletes):
+	case d.read.Matches(d.spec.DeleteWhen):
 		c.Op = Delete
 		return c, nil
-	case d.read.Matches(d.replaces):
+	case d.read.Matches(d.spec.ReplaceWhen):
 		c.Op = Replace
 	}
-	c.Inserts = d.read.Matches(d.inserts)
-	if v := d.read.Get(d.partial); c.Op != Replace && isComposite(v) && hasElements(v.Value) {
+	c.Inserts = d.read.Matches(d.spec.InsertWhen)
+	if v := d.read.Value(&d.spec.Partial); c.Op != Replace && isComposite(v) && hasElements(v.Value) {
 		return c, feed.Errorf(feed.BadValue, "the message changes parts of values (%s), and weir sets whole columns: have the messages contain the whole row", d.spec.Partial)
 	}
-	if !d.read.Holds(d.writes) {
-		of, is := d.decides(d.writes)
+	if !d.read.Holds(d.spec.WriteWhen) {
+		of, is := d.decides(d.spec.WriteWhen)
 		where := "write_when"
 		if d.spec.Preset != "" {
 			where += " of the envelope " + d.spec.Preset
@@ -248,7 +248,7 @@ func (d *Decoder) Change() (c Change, err *feed.Error) {
 
 // NeedsKey reports whether a message is for an existing row, which only its key finds.
 func (d *Decoder) NeedsKey(c *Change) bool {
-	return c.Op == Delete || c.Op != Truncate && len(d.inserts) > 0 && !c.Inserts
+	return c.Op == Delete || c.Op != Truncate && len(d.spec.InsertWhen) > 0 && !c.Inserts
 }
 
 // Rows steps through the rows of a message.
@@ -263,10 +263,10 @@ type Rows struct {
 // Rows returns the rows of a message with change c, at most max.
 func (d *Decoder) Rows(c *Change, max int) (r Rows, err *feed.Error) {
 	r = Rows{d: d, change: *c, max: max}
-	if d.each.IsNowhere() {
+	if d.spec.Each.Base == paths.NoBase {
 		return r, nil
 	}
-	v, former := d.read.Get(d.each), d.read.Get(d.old)
+	v, former := d.read.Value(&d.spec.Each), d.read.Value(&d.spec.Old)
 	if !isComposite(v) || v.Value[0] != '[' {
 		return r, feed.Errorf(feed.BadValue, "%s is not an array of rows", d.spec.Each)
 	}
@@ -282,11 +282,11 @@ func (d *Decoder) Rows(c *Change, max int) (r Rows, err *feed.Error) {
 // Next returns the next row, and makes it the current value of the row paths. ok is false after the last row.
 func (r *Rows) Next() (row Row, ok bool, err *feed.Error) {
 	d := r.d
-	if d.each.IsNowhere() {
+	if d.spec.Each.Base == paths.NoBase {
 		if r.next > 0 {
 			return row, false, nil
 		}
-		row, err = d.row(&r.change, d.onlyRow(), d.read.Get(d.old), 0)
+		row, err = d.row(&r.change, d.onlyRow(), d.read.Value(&d.spec.Old), 0)
 	} else {
 		if !r.rows.Next() {
 			return row, false, nil
@@ -323,8 +323,8 @@ func (d *Decoder) RowFields(c *Change) []string {
 
 // onlyRow returns the first value that is not null among the possible places of the row, else null or nil.
 func (d *Decoder) onlyRow() (row *feed.Field) {
-	for _, at := range d.rows {
-		if v := d.read.Get(at); row == nil || row.Kind == feed.Null {
+	for i := range d.spec.Row {
+		if v := d.read.Value(&d.spec.Row[i]); row == nil || row.Kind == feed.Null {
 			row = v
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // row composes a row from the parts of the message: the row itself, and the row before the change.
 func (d *Decoder) row(c *Change, row, old *feed.Field, index int) (out Row, err *feed.Error) {
-	key := d.read.Get(d.key)
+	key := d.read.Value(&d.spec.Key)
 	if !isComposite(key) || key.Value[0] == '[' {
 		key = nil
 	}
@@ -31,7 +31,7 @@ func (d *Decoder) row(c *Change, row, old *feed.Field, index int) (out Row, err 
 	default:
 		row = nil
 	}
-	unset := d.read.Get(d.unset)
+	unset := d.read.Value(&d.spec.Unset)
 	if c.Op == Replace {
 		unset = nil
 	}

@@ -124,7 +124,7 @@ const maxSchemas = 8 << 20
 
 // rowSchema returns the schema in the current line; nil if there is none.
 func (d *Decoder) rowSchema() *RowSchema {
-	v := d.read.Get(d.connect)
+	v := d.read.Value(&d.spec.ConnectSchema)
 	if v == nil || v.Kind != feed.JSON {
 		return nil
 	}

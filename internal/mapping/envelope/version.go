@@ -106,25 +106,20 @@ func (c VersionCast) append(numbers []uint64, raw, text []byte) (_ []uint64, ok 
 	return append(numbers, n), err == nil
 }
 
-type versionPart struct {
-	at   paths.Place
-	spec *VersionPart
-}
-
 // version returns the version in a message; the zero value if it has none.
 func (d *Decoder) version() (f feed.Field, err *feed.Error) {
 	if !d.versioned {
 		return f, nil
 	}
 	d.numbers = d.numbers[:0]
-	for i := range d.parts {
-		part := &d.parts[i]
-		v := d.read.Get(part.at)
+	for i := range d.spec.Version {
+		part := &d.spec.Version[i]
+		v := d.read.Value(&part.From)
 		switch {
 		case v != nil && v.Kind != feed.Null:
 			var ok bool
-			if d.numbers, ok = part.spec.As.append(d.numbers, v.Value, d.read.Text(v)); !ok {
-				return f, feed.Errorf(feed.BadVersion, "%s is not valid in a version: %s", part.spec, feed.Clip(v.Value))
+			if d.numbers, ok = part.As.append(d.numbers, v.Value, d.read.Text(v)); !ok {
+				return f, feed.Errorf(feed.BadVersion, "%s is not valid in a version: %s", part, feed.Clip(v.Value))
 			}
 		case i == 0:
 			return f, nil // the fold reports that it is missing

@@ -19,6 +19,7 @@ type Path struct {
 	Base  Base
 	Steps []Step
 	Text  string // as it was written
+	place Place  // see [Path.Placed]
 }
 
 // Base is where a path starts.
@@ -146,6 +147,20 @@ func (p Path) String() string {
 		}
 	}
 	return b.String()
+}
+
+// Placed returns the path with the place that it leads to.
+func (p Path) Placed(at Place) Path {
+	p.place = at
+	return p
+}
+
+// Place returns the place of a placed path; [Nowhere] for the zero path.
+func (p *Path) Place() Place {
+	if p.Base == NoBase {
+		return Nowhere
+	}
+	return p.place
 }
 
 // Title returns the path for messages: String, or the bare name of a field.

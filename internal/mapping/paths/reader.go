@@ -2,6 +2,7 @@ package paths
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/weirsync/weir/internal/feed"
 )
@@ -77,67 +78,49 @@ func (r *Reader) Get(at Place) *feed.Field {
 // At is [Reader.Get] for a place that is not [Nowhere].
 func (r *Reader) At(at Place) *feed.Field { return r.frames[at.Tree].get(at.Node) }
 
-// Holds reports whether a condition holds; nil always holds.
-func (r *Reader) Holds(c Condition) bool {
-	if c == nil {
-		return true
-	}
-	for _, all := range c {
-		if r.holdAll(all) {
-			return true
-		}
-	}
-	return false
+// Value returns the value at a placed path; nil if it is absent or the path is zero.
+func (r *Reader) Value(p *Path) *feed.Field { return r.Get(p.Place()) }
+
+// Holds reports whether a placed condition holds; nil always holds.
+func (r *Reader) Holds(w When) bool {
+	return w == nil || slices.ContainsFunc(w, func(all All) bool { return r.failing(all) < 0 })
 }
 
 // Matches is [Reader.Holds], except that nil never holds.
-func (r *Reader) Matches(c Condition) bool { return c != nil && r.Holds(c) }
+func (r *Reader) Matches(w When) bool { return w != nil && r.Holds(w) }
 
-func (r *Reader) holdAll(all []test) bool {
+// failing returns the index of the first test that fails; -1 if all hold.
+func (r *Reader) failing(all All) int {
 	for i := range all {
-		if !r.holdsTest(&all[i]) {
-			return false
+		if !r.holds(&all[i]) {
+			return i
 		}
 	}
-	return true
+	return -1
 }
 
-func (r *Reader) holdsTest(t *test) bool {
-	v := r.At(t.at)
+func (r *Reader) holds(t *Test) bool {
+	v := r.At(t.Path.place)
 	switch {
-	case v == nil && t.present == MustBePresent, v != nil && t.present == MustBeAbsent:
+	case v == nil && t.Present == MustBePresent, v != nil && t.Present == MustBeAbsent:
 		return false
-	case !t.compares:
+	case t.In == nil:
 		return true
 	case v == nil:
-		return t.not
+		return t.Not
 	}
-	return r.isOneOf(v, t) != t.not
-}
-
-func (r *Reader) isOneOf(v *feed.Field, t *test) bool {
-	if v.Kind == feed.Null {
-		return t.null
-	}
-	text := r.Text(v)
-	for _, want := range t.in {
-		if bytes.Equal(text, want) {
-			return true
+	null, text := v.Kind == feed.Null, r.Text(v)
+	for i := range t.In {
+		if want := &t.In[i]; null == want.Null && (null || string(text) == want.Text) {
+			return !t.Not
 		}
 	}
-	return false
+	return t.Not
 }
 
-// Decides returns the place to name in an error about a condition: its first test that fails, or else its first test.
-// Only the first alternative counts.
-func (r *Reader) Decides(c Condition) Place {
-	for i := range c[0] {
-		if !r.holdsTest(&c[0][i]) {
-			return c[0][i].at
-		}
-	}
-	return c[0][0].at
-}
+// Decides returns the path to name in an error about a condition: of its first test that fails, or else of its first
+// test. Only the first alternative counts.
+func (r *Reader) Decides(w When) *Path { return &w[0][max(r.failing(w[0]), 0)].Path }
 
 // TakeMismatches calls each with the places whose value was not the object or array that a path expects, and how often
 // that happened since the last call. Values below such a place are absent.

@@ -38,12 +38,7 @@ func (t *Trees) Grow() int32 {
 func (t Trees) Add(from Place, steps []Step) Place {
 	tree := t[from.Tree]
 	for _, step := range steps {
-		at := int32(-1)
-		for _, k := range tree.nodes[from.Node].kids {
-			if tree.nodes[k].step == step {
-				at = k
-			}
-		}
+		at := tree.child(from.Node, step)
 		if at < 0 {
 			at = int32(len(tree.nodes))
 			tree.nodes = append(tree.nodes, node{step: step, parent: from.Node})
@@ -52,6 +47,16 @@ func (t Trees) Add(from Place, steps []Step) Place {
 		from.Node = at
 	}
 	return from
+}
+
+// child returns the node that a step leads to from another one; -1 if no path has it.
+func (t *tree) child(of int32, step Step) int32 {
+	for _, k := range t.nodes[of].kids {
+		if t.nodes[k].step == step {
+			return k
+		}
+	}
+	return -1
 }
 
 // Number links a tree's top-level nodes to the numbers of their names, for [Reader.BeginLine].
@@ -76,13 +81,7 @@ func (t Trees) ReadsField(tree, name int32) bool {
 
 // ReadsMember reports whether a path leads from a place to a member with a name.
 func (t Trees) ReadsMember(at Place, name []byte) bool {
-	nodes := t[at.Tree].nodes
-	for _, k := range nodes[at.Node].kids {
-		if step := &nodes[k].step; step.Index < 0 && step.Name == string(name) {
-			return true
-		}
-	}
-	return false
+	return t[at.Tree].child(at.Node, Step{Name: string(name), Index: -1}) >= 0
 }
 
 // Members returns the names of the value's own members that paths of a tree start with.
@@ -96,8 +95,7 @@ func (t Trees) Members(tree int32) (names []string) {
 
 // IsMember reports whether a place is the member with a name of the value itself.
 func (t Trees) IsMember(at Place, name string) bool {
-	n := &t[at.Tree].nodes[at.Node]
-	return n.parent == 0 && n.step == Step{Name: name, Index: -1}
+	return t[at.Tree].child(0, Step{Name: name, Index: -1}) == at.Node
 }
 
 // String returns the path to a place in its tree, for messages.
@@ -107,51 +105,4 @@ func (t Trees) String(at Place) string {
 		steps = append([]Step{nodes[n].step}, steps...)
 	}
 	return Path{Base: DefaultBase, Steps: steps}.String()
-}
-
-// A Condition is a compiled [When]. nil always holds.
-type Condition [][]test
-
-type test struct {
-	at       Place
-	in       [][]byte // the texts to compare with
-	null     bool     // null is one of the values to compare with
-	compares bool     // there are values to compare with
-	not      bool
-	present  Presence
-}
-
-// Compile compiles the condition. find returns the place of a test's path.
-func (w When) Compile(find func(t *Test) Place) Condition {
-	if w == nil {
-		return nil
-	}
-	out := Condition{}
-	for _, all := range w {
-		var tests []test
-		for i := range all {
-			t := &all[i]
-			x := test{at: find(t), compares: t.In != nil, not: t.Not, present: t.Present}
-			for _, v := range t.In {
-				if v.Null {
-					x.null = true
-				} else {
-					x.in = append(x.in, []byte(v.Text))
-				}
-			}
-			tests = append(tests, x)
-		}
-		out = append(out, tests)
-	}
-	return out
-}
-
-// First returns the place of the first test of each alternative.
-func (c Condition) First() (all []Place) {
-	for _, tests := range c {
-		if len(tests) > 0 {
-			all = append(all, tests[0].at)
-		}
-	}
-	return all
 }

@@ -3,6 +3,7 @@ package paths
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -78,6 +79,18 @@ func (w *When) UnmarshalText(text []byte) (err error) {
 		err = fmt.Errorf("%q: %w", text, err)
 	}
 	return err
+}
+
+// Placed returns a copy of the condition whose paths have the places that find returns.
+func (w When) Placed(find func(t *Test) Place) When {
+	w = slices.Clone(w)
+	for i := range w {
+		w[i] = slices.Clone(w[i])
+		for j := range w[i] {
+			w[i][j].Path.place = find(&w[i][j])
+		}
+	}
+	return w
 }
 
 // String returns the condition for messages.
