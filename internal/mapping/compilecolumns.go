@@ -8,6 +8,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/merge"
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping/cast"
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
@@ -26,7 +27,7 @@ func (c *compiler) columns(t *Table, out *tablePlan, s scope) {
 		for j := range col.From {
 			src := &col.From[j]
 			out.fields.use(src.From)
-			if src.Stamp != NoStamp {
+			if src.Stamp != schema.NoStamp {
 				x.stamp = src.Stamp
 				continue
 			}
@@ -125,7 +126,7 @@ func (c *compiler) checkSources(t *Table, col *Column, where string) {
 	}
 	for i, s := range col.From {
 		switch {
-		case s.Stamp != NoStamp && len(col.From) > 1:
+		case s.Stamp != schema.NoStamp && len(col.From) > 1:
 			c.fault(s.Pos, where, "a column with a stamp has no other source")
 		case (s.Meta == IndexMeta || s.Meta == KeyMeta) && !element:
 			c.fault(s.Pos, where, "meta: %s belongs to an element, and the table has no each", s.Meta)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/merge"
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping/cast"
 	"github.com/weirsync/weir/internal/mapping/envelope"
 	"github.com/weirsync/weir/internal/mapping/paths"
@@ -97,22 +98,12 @@ type Source struct {
 	As    cast.Type
 	From  paths.Path
 	Value []byte // raw JSON constant; nil for other sources
-	Stamp Stamp
+	Stamp schema.Stamp
 	Meta  Meta
 	// References is the table that the value is a foreign key to, "" for none. A missing row there is created with
 	// only its key.
 	References string
 }
-
-// Stamp says when a column is set to the time of the flush.
-type Stamp string
-
-// When a column is set to the time of the flush.
-const (
-	NoStamp     Stamp = ""
-	InsertStamp Stamp = "insert" // when the row is inserted
-	UpdateStamp Stamp = "update" // also when another column of the row changes
-)
 
 // Meta is metadata of an element or a line.
 type Meta string

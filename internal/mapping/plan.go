@@ -139,7 +139,7 @@ type column struct {
 	name       int32
 	references *reference // nil if the column refers to no table
 	key        int        // index of the part of the key; -1 for none
-	stamp      Stamp
+	stamp      schema.Stamp
 	sources    []source
 }
 

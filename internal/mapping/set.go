@@ -130,7 +130,7 @@ func (e *exploder) rows(table int, parentKey [][]byte, set []byte, each func(i i
 		e.fields(t, l, r.Text)
 		for c := range t.columns {
 			isColumn := func(f feed.Field) bool { return f.Name == t.columns[c].name }
-			if t.columns[c].stamp == NoStamp && !slices.ContainsFunc(l.fields, isColumn) { // the row is whole
+			if t.columns[c].stamp == schema.NoStamp && !slices.ContainsFunc(l.fields, isColumn) { // the row is whole
 				l.fields = append(l.fields, feed.Field{Name: t.columns[c].name, Value: null, Kind: feed.Null})
 			}
 		}

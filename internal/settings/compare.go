@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/mapping/cast"
 	"github.com/weirsync/weir/internal/mapping/paths"
@@ -79,7 +80,7 @@ func typeOf(t *mapping.Table, name string) cast.Type {
 	var of cast.Type
 	for j, s := range t.Columns[i].From {
 		as := t.TypeOf(&s)
-		if s.Stamp != mapping.NoStamp || s.Meta != mapping.NoMeta || j > 0 && as.Kind != of.Kind {
+		if s.Stamp != schema.NoStamp || s.Meta != mapping.NoMeta || j > 0 && as.Kind != of.Kind {
 			return none
 		}
 		of = as

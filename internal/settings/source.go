@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/weirsync/weir/internal/fold/merge"
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/mapping/cast"
 	"github.com/weirsync/weir/internal/mapping/paths"
@@ -61,7 +62,7 @@ func (r *reader) source(n *yaml.Node, column, where string) (s mapping.Source, f
 	default:
 		of.From = r.from(n, where)
 	}
-	if len(r.faults) == before && of.Value == nil && of.Stamp == mapping.NoStamp && of.Meta == mapping.NoMeta {
+	if len(r.faults) == before && of.Value == nil && of.Stamp == schema.NoStamp && of.Meta == mapping.NoMeta {
 		s = of.From.Source(column)
 	}
 	s.Pos, s.When, s.Value, s.Stamp, s.Meta, s.References = pos(n), of.When, of.Value, of.Stamp, of.Meta, of.References
@@ -87,7 +88,7 @@ type sourceMap struct {
 	Type       cast.Type         `key:"type" help:"type that the value is read as" default:"the table's ‘type’"`
 	Value      constant          `key:"value" null:"yes" help:"constant that each message sets"`
 	When       paths.When        `key:"when" help:"messages that use this source; in a child table, elements"`
-	Stamp      mapping.Stamp     `key:"stamp" words:"insert update" help:"time of the flush: ‘insert’ when the row is created, ‘update’ also when it changes"`
+	Stamp      schema.Stamp      `key:"stamp" words:"insert update" help:"time of the flush: ‘insert’ when the row is created, ‘update’ also when it changes"`
 	Meta       mapping.Meta      `key:"meta" words:"index key line offset source" help:"‘index’ (from 0) or ‘key’ of an element; ‘line’, ‘offset’ or ‘source’ of the message"`
 	Merge      merge.Function    `key:"merge" help:"how a value changes the column: ‘last’ overwrites it, ‘first’ keeps it, ‘sum’ adds, ‘min’ and ‘max’ keep the smallest or largest, ‘patch’ merges objects" default:"last"`
 	References string            `key:"references" filled:"yes" help:"table of the file that the value is a foreign key to; a missing row is created with its key alone"`

@@ -3,13 +3,13 @@ package schema
 import "fmt"
 
 // Stamp says when a column is set to the time of the flush, in UTC. Messages cannot set such a column.
-type Stamp uint8
+type Stamp string
 
 // When a column is set to the time of the flush.
 const (
-	NoStamp     Stamp = iota
-	InsertStamp       // when the row is inserted
-	UpdateStamp       // also when another column of the row changes
+	NoStamp     Stamp = ""
+	InsertStamp Stamp = "insert" // when the row is inserted
+	UpdateStamp Stamp = "update" // also when another column of the row changes
 )
 
 // AddStamp makes a column of a table a timestamp column, or returns an error if it cannot be one. A missing column is

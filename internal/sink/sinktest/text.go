@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold/merge"
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
@@ -36,7 +37,7 @@ func columns(text string) (all []mapping.Column) {
 		name, from, _ := strings.Cut(part, ": ")
 		var s mapping.Source
 		if stamp, is := strings.CutPrefix(from, "stamp "); is {
-			s.Stamp = mapping.Stamp(stamp)
+			s.Stamp = schema.Stamp(stamp)
 		} else {
 			var path mapping.TypedPath
 			if err := path.UnmarshalText([]byte(from)); err != nil {
