@@ -1,6 +1,9 @@
 package feed
 
-import "bytes"
+import (
+	"bytes"
+	"time"
+)
 
 // A Clock is the part of an RFC 3339 time that follows the date.
 type Clock struct {
@@ -70,8 +73,6 @@ func twoDigits(b []byte) int {
 	return int(b[0]-'0')*10 + int(b[1]-'0')
 }
 
-var monthDays = [...]int{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31}
-
 // maxYear is the maximum number of digits of a year.
 const maxYear = 7
 
@@ -100,25 +101,8 @@ func ReadDay(text []byte, bc bool) (days int64, n int, ok bool) {
 	} else if negative {
 		year = -year
 	}
-	last := monthDays[month-1]
-	if month == 2 && year%4 == 0 && (year%100 != 0 || year%400 == 0) {
-		last++
-	}
-	if day > last {
-		return 0, 0, false
-	}
-	// In years that start in March the leap day is the last day.
-	if month -= 3; month < 0 {
-		month += 12
-		year--
-	}
-	era := year / 400
-	if year%400 < 0 {
-		era--
-	}
-	inEra := year - 400*era
-	dayOfYear := (153*month+2)/5 + day - 1
-	return int64(era)*146097 + int64(inEra*365+inEra/4-inEra/100+dayOfYear) - 719468, n, true
+	t := time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC)
+	return t.Unix() / (24 * 60 * 60), n, t.Day() == day
 }
 
 // An instant is a time that versions are compared by.

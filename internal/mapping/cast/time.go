@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/weirsync/weir/internal/feed"
 )
@@ -190,30 +191,10 @@ func Nanoseconds(text []byte) (n uint64, ok bool) {
 // beforeChrist follows dates before year 1 in Postgres.
 var beforeChrist = []byte(" BC")
 
-// floor divides and rounds down.
-func floor(n, by int64) int64 {
-	q := n / by
-	if n%by < 0 {
-		q--
-	}
-	return q
-}
-
-// appendDay is the inverse of [feed.ReadDay]. If text is true (SQLite), years before 1 have the sign of ISO 8601; for
-// Postgres, appendEra must follow.
-func appendDay(dst []byte, days int64, text bool) []byte {
-	days += 719468
-	era := floor(days, 146097)
-	n := int(days - era*146097)
-	inEra := (n - n/1460 + n/36524 - n/146096) / 365
-	dayOfYear := n - (365*inEra + inEra/4 - inEra/100)
-	month := (5*dayOfYear + 2) / 153
-	day := dayOfYear - (153*month+2)/5 + 1
-	year := inEra + 400*int(era)
-	if month += 3; month > 12 {
-		month -= 12
-		year++
-	}
+// appendDay appends the date of a time. If text is true (SQLite), years before 1 have the sign of ISO 8601; for Postgres,
+// appendEra must follow.
+func appendDay(dst []byte, t time.Time, text bool) []byte {
+	year, month, day := t.Date()
 	switch {
 	case 1 <= year && year <= 9999:
 		dst = appendTwo(appendTwo(dst, year/100), year%100)
@@ -224,37 +205,32 @@ func appendDay(dst []byte, days int64, text bool) []byte {
 	default:
 		dst = fmt.Appendf(dst, "%04d", 1-year)
 	}
-	dst = appendTwo(append(dst, '-'), month)
-	return appendTwo(append(dst, '-'), day)
+	return appendTwo(append(appendTwo(append(dst, '-'), int(month)), '-'), day)
 }
 
 func appendTwo(dst []byte, n int) []byte { return append(dst, '0'+byte(n/10), '0'+byte(n%10)) }
 
 // appendTo appends a moment as RFC 3339, or if text is true as SQLite's text without a zone.
 func (m *moment) appendTo(dst []byte, text bool) []byte {
-	day, second := m.seconds/secondsPerDay, int(m.seconds%secondsPerDay)
-	if second < 0 {
-		day, second = day-1, second+secondsPerDay
-	}
-	separator := byte('T')
+	t, separator := time.Unix(m.seconds, 0).UTC(), byte('T')
 	if text {
 		separator = ' '
 	}
-	dst = appendTwo(append(appendDay(dst, day, text), separator), second/3600)
-	dst = appendTwo(append(dst, ':'), second/60%60)
-	dst = appendTwo(append(dst, ':'), second%60)
+	hour, minute, second := t.Clock()
+	dst = appendTwo(append(appendDay(dst, t, text), separator), hour)
+	dst = appendTwo(append(appendTwo(append(dst, ':'), minute), ':'), second)
 	if len(m.fraction) > 0 {
 		dst = append(append(dst, '.'), m.fraction...)
 	}
 	if !text {
 		dst = append(dst, 'Z')
 	}
-	return appendEra(dst, day, text)
+	return appendEra(dst, t, text)
 }
 
 // appendEra appends Postgres' suffix for years before 1.
-func appendEra(dst []byte, days int64, text bool) []byte {
-	if text || days >= firstOfYear1 {
+func appendEra(dst []byte, t time.Time, text bool) []byte {
+	if text || t.Year() >= 1 {
 		return dst
 	}
 	return append(dst, beforeChrist...)
@@ -304,8 +280,8 @@ func (r *Reader) readDays(v *feed.Field, c *Cast) (feed.Field, string) {
 }
 
 func (r *Reader) day(days int64, c *Cast) feed.Field {
-	from := len(r.bytes)
-	r.bytes = appendEra(appendDay(append(r.bytes, '"'), days, c.textTime), days, c.textTime)
+	from, t := len(r.bytes), time.Unix(days*secondsPerDay, 0).UTC()
+	r.bytes = appendEra(appendDay(append(r.bytes, '"'), t, c.textTime), t, c.textTime)
 	r.bytes = append(r.bytes, '"')
 	return r.made(from, feed.String)
 }
