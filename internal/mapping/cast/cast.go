@@ -117,28 +117,8 @@ func (r *Reader) made(from int, k feed.Kind) feed.Field {
 
 func (r *Reader) readText(v *feed.Field, _ *Cast) (feed.Field, string) {
 	from := len(r.bytes)
-	r.bytes = appendQuoted(r.bytes, v.Value)
+	r.bytes = feed.AppendString(r.bytes, string(v.Value))
 	return r.made(from, feed.String), ""
-}
-
-// appendQuoted appends raw JSON as a JSON string.
-func appendQuoted(dst, raw []byte) []byte {
-	dst = append(dst, '"')
-	for _, c := range raw {
-		switch c {
-		case '"', '\\':
-			dst = append(dst, '\\', c)
-		case '\t':
-			dst = append(dst, '\\', 't')
-		case '\n':
-			dst = append(dst, '\\', 'n')
-		case '\r':
-			dst = append(dst, '\\', 'r')
-		default:
-			dst = append(dst, c)
-		}
-	}
-	return append(dst, '"')
 }
 
 func (r *Reader) readJSON(v *feed.Field, c *Cast) (feed.Field, string) {
@@ -148,9 +128,7 @@ func (r *Reader) readJSON(v *feed.Field, c *Cast) (feed.Field, string) {
 			return *v, "it has more digits than a database's numbers"
 		}
 	case v.Kind == feed.String && c.TextJSON:
-		from := len(r.bytes)
-		r.bytes = appendQuoted(r.bytes, v.Value)
-		return r.made(from, feed.String), ""
+		return r.readText(v, c)
 	}
 	return *v, ""
 }
@@ -167,27 +145,10 @@ func (r *Reader) number(text []byte) (d feed.Decimal, ok bool) {
 	return feed.ReadDecimal(r.digits, text)
 }
 
-// isCount reports whether text is a short non-negative integer without leading zeros.
-func isCount(text []byte) bool {
-	for _, c := range text {
-		if !isDigit(c) {
-			return false
-		}
-	}
-	return len(text) == 1 || 1 < len(text) && len(text) <= 18 && text[0] != '0'
-}
-
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
-
 func (r *Reader) readInteger(v *feed.Field, _ *Cast) (feed.Field, string) {
-	switch v.Kind {
-	case feed.Int:
+	if v.Kind == feed.Int {
 		if _, ok := feed.ParseInt(v.Value, feed.Int); ok {
 			return *v, ""
-		}
-	case feed.String:
-		if text := v.Value[1 : len(v.Value)-1]; isCount(text) {
-			return feed.Field{Value: text[:len(text):len(text)], Kind: feed.Int}, ""
 		}
 	}
 	n, why := r.integer(v)
@@ -286,7 +247,7 @@ func digits(n int) string {
 // plain returns the text of a number without its sign and leading zeros.
 func plain(text []byte) []byte {
 	text = bytes.TrimLeft(text, "+-")
-	for len(text) > 1 && text[0] == '0' && isDigit(text[1]) {
+	for len(text) > 1 && text[0] == '0' && text[1]-'0' < 10 {
 		text = text[1:]
 	}
 	return text

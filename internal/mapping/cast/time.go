@@ -65,11 +65,7 @@ func (r *Reader) readTime(v *feed.Field, c *Cast) (feed.Field, string) {
 	}
 	text := r.Text(v)
 	m, canonical, isNumber, why := moment{}, false, true, ""
-	if c.shift == 0 && len(text) <= 12 && isCount(text) {
-		for _, c := range text {
-			m.seconds = 10*m.seconds + int64(c-'0')
-		}
-	} else if d, ok := r.number(text); ok {
+	if d, ok := r.number(text); ok {
 		d.Point -= c.shift
 		m, why = r.elapsed(d)
 	} else if c.shift == 0 {
