@@ -1,32 +1,20 @@
 package source
 
-import (
-	"bufio"
-	"io"
-	"sync"
-)
+import "sync"
 
-const (
-	blockSize = 256 << 10 // bytes of a block, unless one line is longer
-	readSize  = 64 << 10  // bytes read ahead of the framer
-)
+const blockSize = 256 << 10 // bytes of a block, unless one line is longer
 
-// pooledReaders is how many readers a Pool keeps; a compressed file needs two.
-const pooledReaders = 8
-
-// A Pool lends memory to streams, so a file opened after another one reuses its memory. Any number of streams may share
-// one.
+// A Pool lends blocks to streams. Any number of streams may share one.
 type Pool struct {
 	size int // bytes of a block, unless one line is longer
 	most int // size of the largest block kept; at most 4 of these are kept
 
-	mu      sync.Mutex
-	blocks  [][]byte
-	bytes   int // total size of blocks
-	readers []*bufio.Reader
+	mu     sync.Mutex
+	blocks [][]byte
+	bytes  int // total size of blocks
 }
 
-// NewPool returns an empty pool. It keeps at most 4.5 MiB.
+// NewPool returns an empty pool. It keeps at most 4 MiB.
 func NewPool() *Pool { return NewPoolOf(blockSize, 4*blockSize) }
 
 // NewPoolOf returns an empty pool of blocks of size bytes. It keeps blocks of up to most bytes.
@@ -72,29 +60,5 @@ func (p *Pool) put(b *Block) {
 	defer p.mu.Unlock()
 	if n := len(b.Buf); n > 0 && n <= p.most && p.bytes+n <= 4*p.most {
 		p.blocks, p.bytes = append(p.blocks, b.Buf), p.bytes+n
-	}
-}
-
-// Reader returns a buffered reader of r, of readSize bytes.
-func (p *Pool) Reader(r io.Reader) *bufio.Reader {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := len(p.readers) - 1
-	if n < 0 {
-		return bufio.NewReaderSize(r, readSize)
-	}
-	br := p.readers[n]
-	p.readers = p.readers[:n]
-	br.Reset(r)
-	return br
-}
-
-// PutReader returns a reader to the pool.
-func (p *Pool) PutReader(br *bufio.Reader) {
-	br.Reset(nil)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.readers) < pooledReaders {
-		p.readers = append(p.readers, br)
 	}
 }

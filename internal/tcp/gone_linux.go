@@ -14,7 +14,7 @@ const unanswered = 3
 // gone reports whether a peer has not answered for a while: data is retransmitted again and again, or probes for its
 // receive window get no answer.
 func gone(c net.Conn, silence time.Duration) bool {
-	t := wire(c)
+	t := tcpConn(c)
 	if t == nil {
 		return false
 	}

@@ -67,7 +67,7 @@ func Guard(ctx context.Context, c net.Conn) (stop func() (ended bool)) {
 			return
 		}
 		now = short
-		if t := wire(c); t != nil {
+		if t := tcpConn(c); t != nil {
 			_ = t.SetKeepAliveConfig(shortKeepAlive)
 		}
 		timer.Reset(now.check)
@@ -82,8 +82,8 @@ func Guard(ctx context.Context, c net.Conn) (stop func() (ended bool)) {
 	}
 }
 
-// wire returns the TCP connection below c, or nil.
-func wire(c net.Conn) *net.TCPConn {
+// tcpConn returns the TCP connection below c, or nil.
+func tcpConn(c net.Conn) *net.TCPConn {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
 	}

@@ -19,11 +19,17 @@ import (
 // New returns a source that reads files and stdin one after the other, but with Follow, files at the same time. Files
 // are named by absolute path. With Follow, a name may be a glob, or of a file that does not exist yet.
 func New(names []string, o source.Options, f Options) (source.Source, error) {
-	if o.Follow && names[0] != source.StdinName {
+	o, err := o.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	f = f.withDefaults()
+	if o.Follow && !slices.Contains(names, source.StdinName) {
 		return newWatch(names, o, f)
 	}
+	isLane := func(path string) bool { return slices.Contains(names, path) }
 	return source.Series(names, func(ctx context.Context, name string, from source.Point) (source.Stream, error) {
-		s, err := openNamed(ctx, name, o, f, names, from.Cursor)
+		s, err := open(ctx, name, o, f, isLane, from.Cursor)
 		if err != nil {
 			return nil, err
 		}
@@ -54,26 +60,21 @@ type Stream struct {
 // Open opens a file or stdin at from; "" is the start. ctx bounds only the opening: the wait for a FIFO's writer, and
 // the decompression of what precedes from.
 //
-// It returns a *NotFoundError if the file does not exist, and a *ChangedError if the file no longer matches from. Stdin is read up to from by the first Next, which returns the *ChangedError. FIFOs
-// and devices are read from their current position, whatever from is.
+// It returns a *NotFoundError if the file does not exist, and a *ChangedError if the file no longer matches from. Stdin
+// is read up to from by the first Next, which returns the *ChangedError. FIFOs and devices are read from their current
+// position, whatever from is.
 func Open(ctx context.Context, spec string, o source.Options, f Options, from source.Cursor) (*Stream, error) {
 	name, err := nameOf(spec)
 	if err != nil {
 		return nil, err
 	}
-	return openNamed(ctx, name, o, f, []string{name}, from)
-}
-
-// openNamed is Open for a lane of several.
-func openNamed(ctx context.Context, name string, o source.Options, f Options, lanes []string, from source.Cursor) (*Stream, error) {
-	o, err := o.WithDefaults()
-	if err != nil {
+	if o, err = o.WithDefaults(); err != nil {
 		return nil, err
 	}
-	return open(ctx, name, o, f.withDefaults(), func(path string) bool { return slices.Contains(lanes, path) }, from)
+	return open(ctx, name, o, f.withDefaults(), func(path string) bool { return path == name }, from)
 }
 
-// open is Open with defaults filled in, for a file that exists.
+// open is Open with defaults filled in.
 func open(ctx context.Context, name string, o source.Options, f Options, isLane func(path string) bool, from source.Cursor) (*Stream, error) {
 	o.Log = o.Log.With("source", name)
 	s := &Stream{opts: o, files: f, isLane: isLane}
@@ -133,10 +134,6 @@ func (s *Stream) startAt(c source.Cursor) (err error) {
 	s.at = c
 	s.from, err = lines.ReadCursor(c, s.Name)
 	return err
-}
-
-func sayMissing(o *source.Options, name string) {
-	o.Log.Warn(name+" does not exist yet: waiting for it", "source", name)
 }
 
 func (s *Stream) attach(r io.Reader, waits bool) {

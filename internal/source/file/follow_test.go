@@ -1,6 +1,7 @@
 package file_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -182,4 +183,39 @@ func TestFollow_TruncatedAndGrownPastTheOffset(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A followed file may be missing at first, and so may its folder.
+func TestFollow_WaitsForTheFile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollowed(t, "later", "feed")
+		src, err := file.New([]string{f.path}, source.Options{Follow: true, Log: logtest.To(func(w string) { f.warnings <- w })}, file.Options{})
+		testcheck.NoError(t, err)
+		defer func() { testcheck.NoError(t, src.Close()) }()
+		missing := func() {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if e, err := src.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v, %v", e.Kind, err)
+			}
+		}
+		missing()
+		if w := <-f.warnings; !strings.Contains(w, f.path+" does not exist yet: waiting for it") || len(f.warnings) > 0 {
+			t.Errorf("%s, and %d more", w, len(f.warnings))
+		}
+		testcheck.NoError(t, os.Mkdir(filepath.Dir(f.path), 0o700))
+		missing()
+		f.append(f.path, "a\n")
+		e, err := src.Next(t.Context())
+		if err != nil || e.Kind != source.Opened || e.Lane != f.path {
+			t.Fatalf("%v of %s, %v", e.Kind, e.Lane, err)
+		}
+		_, err = e.Begin(t.Context(), source.Point{})
+		testcheck.NoError(t, err)
+		if e, err = src.Next(t.Context()); err != nil || string(e.Block.Data) != "a\n" {
+			t.Errorf("%v, %v", e, err)
+		}
+		e.Block.Release()
+	})
 }

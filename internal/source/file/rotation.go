@@ -1,6 +1,7 @@
 package file
 
 import (
+	"bufio"
 	"cmp"
 	"fmt"
 	"io"
@@ -102,8 +103,7 @@ func (s *Stream) isRead(f *os.File) bool {
 		return true
 	}
 	defer func() { _, _ = f.Seek(0, io.SeekStart) }()
-	in := s.opts.Pool.Reader(f)
-	defer s.opts.Pool.PutReader(in)
+	in := bufio.NewReader(f)
 	format := s.opts.Compression
 	if format == source.Auto {
 		format = lines.Sniff(in)

@@ -53,11 +53,6 @@ type watched struct {
 }
 
 func newWatch(names []string, o source.Options, f Options) (source.Source, error) {
-	o, err := o.WithDefaults()
-	if err != nil {
-		return nil, err
-	}
-	f = f.withDefaults()
 	w := &watch{names: names, opts: o, files: f, poll: time.NewTicker(f.Poll), events: make(chan source.Event), stop: make(chan struct{}),
 		lanes: map[string]*watched{}, missing: map[string]bool{}, streams: map[*Stream]bool{}}
 	w.ctx, w.cancel = context.WithCancel(context.Background())
@@ -132,7 +127,7 @@ func (w *watch) consider(path string) {
 	case err != nil: // it may be in the middle of a rename
 		if l == nil && !w.missing[path] {
 			w.missing[path] = true
-			sayMissing(&w.opts, path)
+			w.opts.Log.Warn(path+" does not exist yet: waiting for it", "source", path)
 		}
 		return
 	case l == nil:

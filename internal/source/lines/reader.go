@@ -13,6 +13,8 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
+const readSize = 16 << 10 // bytes read ahead of the framer
+
 // A Reader cuts a byte stream, which may be compressed, into blocks.
 type Reader struct {
 	Framer
@@ -20,8 +22,7 @@ type Reader struct {
 
 	name        string
 	compression string
-	readers     []*bufio.Reader // borrowed from the pool
-	format      string          // of compression, once detected
+	format      string // of compression, once detected
 }
 
 // Init sets the input, its name, and Options with defaults filled in.
@@ -33,8 +34,8 @@ func (r *Reader) Init(ctx context.Context, name string, in io.Reader, o *source.
 
 // Begin detects the compression at the start of a stream.
 func (r *Reader) Begin() error {
-	r.Forget() // buffers of the previous connection
-	br := r.buffered(&r.Raw)
+	r.Forget() // the previous connection
+	br := bufio.NewReaderSize(&r.Raw, readSize)
 	if r.format = r.compression; r.format == source.Auto {
 		r.format = Sniff(br)
 	}
@@ -45,7 +46,7 @@ func (r *Reader) Begin() error {
 	if r.format == source.None {
 		r.Reset(br)
 	} else {
-		r.Reset(r.buffered(src))
+		r.Reset(bufio.NewReaderSize(src, readSize))
 	}
 	return nil
 }
@@ -68,21 +69,10 @@ func (r *Reader) Restarted() {
 	r.Restart, r.Hole = true, true
 }
 
-// buffered returns a buffered reader of in, valid until Forget.
-func (r *Reader) buffered(in io.Reader) *bufio.Reader {
-	br := r.Pool.Reader(in)
-	r.readers = append(r.readers, br)
-	return br
-}
-
-// Forget returns the buffers to the pool: a run keeps the streams of all files that it has read.
+// Forget releases the memory of the stream: a run keeps the streams of all files that it has read.
 func (r *Reader) Forget() {
 	r.Drop()
-	r.trail.head, r.trail.end = nil, nil
-	for _, br := range r.readers {
-		r.Pool.PutReader(br)
-	}
-	r.readers = r.readers[:0]
+	r.src, r.trail = nil, trail{}
 }
 
 // Skip reads and discards up to a position.

@@ -36,7 +36,7 @@ type dialer struct {
 	resume string
 
 	mu     sync.Mutex
-	wire   net.Conn // below conn's TLS; nil before the first
+	raw    net.Conn // below conn's TLS; nil before the first
 	conn   net.Conn
 	conns  int // connections made so far
 	closed bool
@@ -50,10 +50,10 @@ func newDialer(name string, o *source.Options, idle time.Duration) *dialer {
 // connect makes a connection and sends the first line, if any.
 func (d *dialer) connect(ctx context.Context) (err error) {
 	network, addr, _ := strings.Cut(d.name, "://")
-	wire, err := d.dial(ctx, "tcp", addr)
-	conn, fatal := wire, d.conns == 0 && isUnknownHost(err)
+	raw, err := d.dial(ctx, "tcp", addr)
+	conn, fatal := raw, d.conns == 0 && isUnknownHost(err)
 	if err == nil && network == tlsScheme {
-		conn, err = handshake(ctx, wire, addr, d.opts.TLS)
+		conn, err = handshake(ctx, raw, addr, d.opts.TLS)
 		fatal = err != nil && (tcp.IsRefusal(err) || !isNetwork(err))
 	}
 	if err != nil {
@@ -68,7 +68,7 @@ func (d *dialer) connect(ctx context.Context) (err error) {
 		d.mu.Unlock()
 		return errors.Join(net.ErrClosed, conn.Close())
 	}
-	d.wire, d.conn, d.why = wire, conn, nil
+	d.raw, d.conn, d.why = raw, conn, nil
 	d.conns++
 	d.mu.Unlock()
 	if d.opts.Hello == nil {
@@ -180,7 +180,7 @@ func (s *Stream) produceDialed() error {
 				s.opts.Observer.Reconnected()
 			}
 			again = true
-			unguard := tcp.Guard(s.Ctx, s.dialer.wire)
+			unguard := tcp.Guard(s.Ctx, s.dialer.raw)
 			if err = s.restart(); err == nil {
 				err = s.deliver()
 				received = s.reader.Pos()

@@ -297,7 +297,7 @@ func (s *Stream) secured(c net.Conn) (net.Conn, error) {
 	if s.listener.load == nil {
 		return c, nil
 	}
-	over := tls.Server(&wire{Conn: c}, s.listener.config(s.opts.Log))
+	over := tls.Server(&watchedConn{Conn: c}, s.listener.config(s.opts.Log))
 	ctx, cancel := context.WithTimeout(s.Ctx, handshakeTimeout)
 	defer cancel()
 	if err := over.HandshakeContext(ctx); err != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/weirsync/weir/internal/tcp"
 )
 
-// A wire is the connection under TLS. It records that it has ended. crypto/tls treats an end between two records as a
-// clean end, so it does not detect a stream cut there. If the other end sends close_notify, the wire is not read to its
+// A watchedConn is the connection under TLS. It records that it has ended. crypto/tls treats an end between two records as a
+// clean end, so it does not detect a stream cut there. If the other end sends close_notify, it is not read to its
 // end.
-type wire struct {
+type watchedConn struct {
 	net.Conn
 	ended bool
 }
 
-func (w *wire) Read(p []byte) (int, error) {
+func (w *watchedConn) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
 	w.ended = w.ended || err == io.EOF
 	return n, err
@@ -29,7 +29,7 @@ func (w *wire) Read(p []byte) (int, error) {
 // cleanly. Without TLS it always did, because otherwise there was a reset.
 func isClean(c net.Conn) func() bool {
 	t, ok := c.(*tls.Conn)
-	return func() bool { return !ok || !t.NetConn().(*wire).ended }
+	return func() bool { return !ok || !t.NetConn().(*watchedConn).ended }
 }
 
 // handshake performs the TLS handshake with a server. It closes c if that fails.
@@ -44,7 +44,7 @@ func handshake(ctx context.Context, c net.Conn, addr string, load func() (*tls.C
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	t := tls.Client(&wire{Conn: c}, config)
+	t := tls.Client(&watchedConn{Conn: c}, config)
 	if err = t.HandshakeContext(ctx); err == nil {
 		return t, nil
 	}
