@@ -59,7 +59,6 @@ type env struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	terminal       func(fd int) bool
-	width          func() int // columns of the terminal at stderr
 	lookupEnv      func(string) (string, bool)
 	environ        func() []string
 	verbose, quiet bool
@@ -74,24 +73,16 @@ type env struct {
 func Main() int {
 	// Writing to a closed pipe returns an error instead of ending the process.
 	signal.Ignore(syscall.SIGPIPE)
-	w := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal, width: stderrWidth, lookupEnv: os.LookupEnv, environ: os.Environ}
+	w := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal, lookupEnv: os.LookupEnv, environ: os.Environ}
 	ctx, done := w.untilSignal()
 	defer done()
 	return w.run(ctx, os.Args[1:])
 }
 
-// stderrWidth returns the width in columns of the terminal at stderr.
-func stderrWidth() int {
-	if columns, _, err := term.GetSize(int(os.Stderr.Fd())); err == nil && columns > 0 {
-		return columns
-	}
-	return 80
-}
-
-// stdoutWidth returns the width in columns of the terminal at stdout.
-func (e *env) stdoutWidth() int {
-	if e.stdout == os.Stdout && e.terminal(int(os.Stdout.Fd())) {
-		if columns, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && columns > 0 {
+// width returns the width in columns of the terminal at a file.
+func (e *env) width(to io.Writer) int {
+	if f, ok := to.(*os.File); ok && e.terminal(int(f.Fd())) {
+		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
 			return columns
 		}
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -50,7 +51,7 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
 		},
 	}
 	f := c.Flags()
-	o.spec.AddFlags(f, append([]string{"table"}, settings.FoldFlags...)...)
+	o.spec.AddFoldFlags(f, "table")
 	f.Lookup("table").Usage = "the `TABLE` of the row, if the config file has several"
 	f.Lookup("key").Usage = "the `FIELD,…` of the key (default id)"
 	addJSON(f, &o.asJSON)
@@ -238,7 +239,7 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 		o.spec.Mapping = o.spec.Mapping.With(o.of)
 	}
 	caps := sink.Caps{Columns: math.MaxInt32, Children: true, Limits: anyLimits}
-	plan, err := o.spec.FoldFiles(args, &settings.Destination{Driver: sink.Driver{Caps: caps}}, "explained")
+	plan, err := o.spec.FoldFiles(args, &settings.Destination{Driver: sink.Driver{Caps: caps}}, cmp.Or(o.of, args[0]))
 	if err == nil {
 		plan, err = plan.AtDatabase(ctx, sink.NoTables)
 	}

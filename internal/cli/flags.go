@@ -108,7 +108,7 @@ func writeFlag(b *strings.Builder, fl *pflag.Flag, columns int) {
 
 // useFlagGroups shows the flags by group in the help of a command and its subcommands.
 func (e *env) useFlagGroups(root *cobra.Command) {
-	cobra.AddTemplateFunc("flagUsages", func(f *pflag.FlagSet) string { return flagUsages(f, e.stdoutWidth()) })
+	cobra.AddTemplateFunc("flagUsages", func(f *pflag.FlagSet) string { return flagUsages(f, e.width(e.stdout)) })
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages |", "{{flagUsages .LocalFlags |", 1))
 }
 

@@ -70,7 +70,7 @@ func newPrinter(e *env, o *settings.Output) *printer {
 	out.closed.Store(o.Quiet)
 	dumb := os.Getenv("TERM") == "dumb" || os.Getenv("NO_COLOR") != "" && os.Getenv("TERM") == ""
 	if !o.Quiet && o.LogFormat != settings.JSON && !dumb && e.stderr == os.Stderr && e.terminal(int(os.Stderr.Fd())) {
-		out.onTerminal, e.line.width = true, e.width
+		out.onTerminal, e.line.width = true, func() int { return e.width(os.Stderr) }
 	}
 	return out
 }

@@ -48,7 +48,7 @@ Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 		},
 	}
 	f := c.Flags()
-	o.spec.AddFlags(f, append([]string{"to", "table", "unknown-fields", "max-columns"}, settings.FoldFlags...)...)
+	o.spec.AddFoldFlags(f, "to", "table")
 	addWhole(f, &o.show, "show", "print at most `N` differences")
 	addJSON(f, &o.asJSON)
 	f.SortFlags = false

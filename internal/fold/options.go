@@ -53,7 +53,7 @@ type Rules struct {
 	Null      Null                      `key:"null" top:"all" words:"clear keep" help:"clear: null sets NULL; keep: null is the same as absent" default:"the top-level ‘null’"`
 	BadValues BadValues                 `key:"bad_values" top:"all" words:"reject null" help:"reject messages with values that do not fit their columns; null: store NULL instead, and count it" default:"the top-level ‘bad_values’"`
 	Scope     Scope                     `key:"version_scope" top:"all" words:"column row" help:"what has a version: each column, or the row (then a message older than its row changes nothing)" default:"the top-level ‘version_scope’; in a child the parent's"`
-	FillOnly  bool                      `key:"fill_only" top:"all" help:"write only columns that are NULL in the table: the first value of a column stays" default:"the top-level ‘fill_only’"`
+	FillOnly  bool                      `key:"fill_only" rebuild:"yes" top:"all" help:"write only columns that are NULL in the table: the first value of a column stays" default:"the top-level ‘fill_only’"`
 	Merge     map[string]merge.Function // by column, if not [merge.Last]
 	// UnknownFields "": fields without a column are ignored if the mapping names columns, else the table decides.
 	UnknownFields UnknownFields `key:"unknown_fields" top:"all" words:"add ignore reject" unset:"" help:"fields without a column: add columns, ignore them, or reject the message" default:"ignore with ‘columns’, else the top-level ‘unknown_fields’, else add in a table that weir made, and ignore in others"`

@@ -37,6 +37,9 @@ func fingerprints(of any) map[string]string {
 			continue
 		}
 		value, text := v.FieldByIndex(f.Index), ""
+		if value.IsZero() { // a new rule leaves old checkpoints as they are
+			continue
+		}
 		switch x := value.Interface().(type) {
 		case paths.Path:
 			text = x.Title()
@@ -52,6 +55,16 @@ func fingerprints(of any) map[string]string {
 		}
 	}
 	return all
+}
+
+// RebuildOnly reports whether a setting can change only with an empty table, because rows or values of the old setting
+// would remain.
+func RebuildOnly(key string) bool {
+	return key == "merge" || slices.ContainsFunc([]reflect.Type{reflect.TypeFor[Mapping](), reflect.TypeFor[Table]()}, func(t reflect.Type) bool {
+		return slices.ContainsFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool {
+			return f.Tag.Get("key") == key && f.Tag.Get("rebuild") != ""
+		})
+	})
 }
 
 // Fingerprint returns, by key of the config file, short texts for the settings that select messages for all tables.

@@ -17,8 +17,8 @@ import (
 // in a config file, what it does, its default, and its words or smallest value.
 type Mapping struct {
 	File      string             // name of the file, for errors; "" for flags
-	Envelope  *envelope.Envelope `key:"envelope" help:"how to read a change stream: a preset's name, or keys" default:"the message is the row"`
-	Ignore    paths.When         `key:"ignore" help:"messages to ignore and count, in addition to the envelope's"`
+	Envelope  *envelope.Envelope `key:"envelope" rebuild:"yes" help:"how to read a change stream: a preset's name, or keys" default:"the message is the row"`
+	Ignore    paths.When         `key:"ignore" rebuild:"yes" help:"messages to ignore and count, in addition to the envelope's"`
 	Unmatched Unmatched          `key:"unmatched" words:"ignore reject fail" help:"messages that no table takes: ‘ignore’ and count them, ‘reject’ them, or ‘fail’, which ends the run" default:"ignore"`
 	MaxEach   int                `key:"max_each" min:"1" help:"most elements of an array" default:"100000"`
 	MaxTables int                `key:"max_tables" min:"1" help:"most tables" default:"100"`
@@ -41,15 +41,15 @@ type Table struct {
 	At   map[string]paths.Pos `json:"-"` // positions of the keys that the file gives the table
 	Name string
 	// From are patterns for the table's names in the stream; see [Envelope.Table].
-	From []string   `key:"from" commas:"yes" help:"tables of the stream to take, TABLE or SCHEMA.TABLE; ‘*’ matches any text, ‘?’ any character" default:"the table's own name"`
-	When paths.When `key:"when" help:"messages that the table takes; in a child table, elements" default:"all; with an envelope, all of this table"`
-	Row  RowPath    `key:"row" help:"path of the object that is the row, or ‘PATH as json_text’ if a string contains the object; without the object there is no row" default:"the message"`
+	From []string   `key:"from" rebuild:"yes" commas:"yes" help:"tables of the stream to take, TABLE or SCHEMA.TABLE; ‘*’ matches any text, ‘?’ any character" default:"the table's own name"`
+	When paths.When `key:"when" rebuild:"yes" help:"messages that the table takes; in a child table, elements" default:"all; with an envelope, all of this table"`
+	Row  RowPath    `key:"row" rebuild:"yes" help:"path of the object that is the row, or ‘PATH as json_text’ if a string contains the object; without the object there is no row" default:"the message"`
 	Nest
-	Key []string `key:"key" top:"yes" commas:"yes" none:"none" help:"columns that identify a row; in a child, after the parent's key. ‘none’: each message is a new row" default:"the top-level ‘key’; of ‘'*'’ the stream's key; else the existing table's primary key, or ‘id’"`
+	Key []string `key:"key" rebuild:"yes" top:"yes" commas:"yes" none:"none" help:"columns that identify a row; in a child, after the parent's key. ‘none’: each message is a new row" default:"the top-level ‘key’; of ‘'*'’ the stream's key; else the existing table's primary key, or ‘id’"`
 	// KeyByDefault: no key was set, so it is [DefaultKey], or the primary key of an existing table.
 	KeyByDefault bool
-	ID           string    `key:"id" filled:"yes" help:"name of an integer key that the database generates"`
-	Type         cast.Type `key:"type" help:"type of columns that name none" default:"auto"`
+	ID           string    `key:"id" rebuild:"yes" filled:"yes" help:"name of an integer key that the database generates"`
+	Type         cast.Type `key:"type" rebuild:"yes" help:"type of columns that name none" default:"auto"`
 	// OnCreate is SQL that runs after the table is created, in the same transaction.
 	OnCreate []Statement `key:"on_create" help:"SQL to run when weir creates the table: one statement, a list, or either by database (‘postgres: […]’)"`
 
@@ -60,17 +60,17 @@ type Table struct {
 	Version paths.Path `key:"version_field" top:"yes" help:"path of the version" default:"the top-level ‘version_field’; in a child the parent's"`
 	fold.Rules
 	// Columns are the row's columns; nil: all fields, with their names.
-	Columns []Column `key:"columns" help:"columns and their sources; with ‘unknown_fields: add’ you can leave out the key" default:"all fields by their names"`
+	Columns []Column `key:"columns" rebuild:"yes" help:"columns and their sources; with ‘unknown_fields: add’ you can leave out the key" default:"all fields by their names"`
 }
 
 // A Nest says where the rows of a table are nested in messages.
 type Nest struct {
 	// Each is an array or object with a row in each element, in the row of table Of, or in the message if Of is "". The
 	// zero path: a message is one row.
-	Each   paths.Path        `key:"each" help:"path of an array or object: each element is a row"`
-	Of     string            `key:"of" filled:"yes" help:"parent table: ‘each’ is in its row, and deleting that row deletes these"`
-	Set    Set               `key:"set" words:"replace merge" help:"‘replace’: the array is the complete set of rows; ‘merge’: its elements are updates" default:"replace"`
-	Parent map[string]string `key:"parent" help:"new names for the parent's columns, such as ‘{id: order_id}’"`
+	Each   paths.Path        `key:"each" rebuild:"yes" help:"path of an array or object: each element is a row"`
+	Of     string            `key:"of" rebuild:"yes" filled:"yes" help:"parent table: ‘each’ is in its row, and deleting that row deletes these"`
+	Set    Set               `key:"set" rebuild:"yes" words:"replace merge" help:"‘replace’: the array is the complete set of rows; ‘merge’: its elements are updates" default:"replace"`
+	Parent map[string]string `key:"parent" rebuild:"yes" help:"new names for the parent's columns, such as ‘{id: order_id}’"`
 }
 
 // Set says what happens to child rows that are not in the array.

@@ -87,11 +87,7 @@ func settingsOf(c *Config, tables []Table) (s settings) {
 	return s
 }
 
-// rebuildOnly are the settings that can change only with an empty table, because rows or values of the old setting
-// would remain.
-var rebuildOnly = []string{"key", "fill_only", "merge", "row", "ignore", "envelope", "from", "when", "each", "of", "set", "parent", "id", "columns", "type"}
-
-// changes describes the settings that differ from a checkpoint's. rebuild is true if one of them is in rebuildOnly.
+// changes describes the settings that differ from a checkpoint's. rebuild is true if one of them is [mapping.RebuildOnly].
 // fresh are the tables that are new. byFlags means that flags set the settings of now.
 func changes(was, now *settings, byFlags bool) (words []string, rebuild bool, fresh []string) {
 	compare := func(prefix string, old, new map[string]string) {
@@ -108,7 +104,7 @@ func changes(was, now *settings, byFlags bool) (words []string, rebuild bool, fr
 			if hashed(old[name]) == hashed(new[name]) {
 				continue
 			}
-			rebuild = rebuild || slices.Contains(rebuildOnly, name)
+			rebuild = rebuild || mapping.RebuildOnly(name)
 			was, is := readable(old[name]), readable(new[name])
 			if was == is || strings.HasPrefix(old[name]+new[name], mapping.HashPrefix) {
 				words = append(words, called(name)+" has changed")

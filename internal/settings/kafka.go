@@ -3,6 +3,7 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -102,6 +103,11 @@ func (b *builder) checkKafka(sources []string) {
 			}
 		}
 		return
+	}
+	spec, _ := kafka.ParseSpec(sources[0]) // it was parsed before
+	for _, name := range slices.Sorted(maps.Keys(parseOffsets(k.Start))) {
+		topic, _, _ := strings.Cut(name, "/")
+		b.faultIf(spec.Pattern == nil && !slices.Contains(spec.Topics, topic), "start", "--start: the source has no topic %q", topic)
 	}
 	grouped := k.Partitions == ""
 	named := !b.env.FileOnly || b.Table.To != ""

@@ -64,7 +64,7 @@ func (s *Spec) ofSetting(err error) error {
 	if !ok || f.Setting == "" {
 		return nil
 	}
-	name := strings.ReplaceAll(f.Setting, "_", "-")
+	name := flagName(f.Setting)
 	text := asFlags.Replace(f.Text)
 	if flag := "--" + name; !strings.Contains(text, flag) {
 		text = flag + ": " + text

@@ -155,6 +155,26 @@ func TestDocs_ReferenceIsCurrent(t *testing.T) {
 	}
 }
 
+// TestDocs_ChangedSettings: the docs name the rules that a checkpoint stores, and those that need an empty table.
+func TestDocs_ChangedSettings(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operating.md")
+	testcheck.NoError(t, err)
+	_, page, _ := strings.Cut(string(text), "## Changed settings")
+	stored, page, _ := strings.Cut(page, "equivalents in a config file")
+	_, page, _ = strings.Cut(page, "would stay (another")
+	rebuild, _, _ := strings.Cut(page, ")")
+	for _, one := range New(around()).Settings() {
+		for list, want := range map[string]bool{
+			stored:  one.group == "Fold" && one.Name != "tombstones" || slices.Contains([]string{"max-line", "record-fields", "tombstones-by-key"}, one.Name),
+			rebuild: one.group == "Fold" && mapping.RebuildOnly(one.name),
+		} {
+			if strings.Contains(list, "`--"+one.Name+"`") != want {
+				t.Errorf("%s: %t is right in %s", one.Name, want, list)
+			}
+		}
+	}
+}
+
 // current compares the tables of a page with the expected ones.
 func current(t *testing.T, page string, tables map[string]string) {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -120,6 +121,17 @@ func (s *Spec) AddFlags(f *pflag.FlagSet, names ...string) {
 		}
 	}
 }
+
+// AddFoldFlags defines the flags of commands that fold files: the update rules, and those that are named.
+func (s *Spec) AddFoldFlags(f *pflag.FlagSet, names ...string) {
+	for _, rule := range fieldsOf(reflect.TypeFor[Fold]()) {
+		names = append(names, flagName(rule.name))
+	}
+	s.AddFlags(f, append(names, "max-line", "config")...)
+}
+
+// flagName returns the name of a key as a flag.
+func flagName(key string) string { return strings.ReplaceAll(key, "_", "-") }
 
 // Settings returns all settings in the order of the help.
 func (s *Spec) Settings() []*Setting { return s.settings }

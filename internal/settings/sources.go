@@ -35,11 +35,9 @@ func (b *builder) findSources(args []string) (sources []string, table string, er
 		}
 	}
 	live := slices.ContainsFunc(sources, func(s string) bool { return b.kinds.Type(s).Live() })
-	switch {
-	case len(sources) < 2:
-	case follow && slices.ContainsFunc(sources, func(s string) bool { return b.kinds.Type(s) != source.File }):
-		err = errors.Join(err, Usage(b.Spec.fault("follow", "--follow reads files at the same time: name only files")))
-	case live:
+	b.faultIf(follow && slices.ContainsFunc(sources, func(s string) bool { return b.kinds.Type(s) != source.File }),
+		"follow", "--follow is for files alone, which it reads at the same time; other sources are always followed")
+	if live && len(sources) > 1 {
 		err = errors.Join(err, Usage(b.sourceFault("a connection must be the only source")))
 	}
 	return sources, table, err

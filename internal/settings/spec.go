@@ -10,7 +10,6 @@ package settings
 
 import (
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -104,9 +103,6 @@ type Fold struct {
 	Columns    []string        `key:"columns" commas:"yes" help:"store only these ‘FIELDS’ and the key (default all)"`
 	Tombstones time.Duration   `key:"tombstones" help:"how long a delete is remembered, so an older message does not bring the row back"`
 }
-
-// FoldFlags are the flags of all commands that fold files.
-var FoldFlags = []string{"max-line", "key", "delete-when", "null", "bad-values", "version-field", "version-scope", "fill-only", "merge", "envelope", "row", "when", "columns", "config"}
 
 // Batch has the settings of batches.
 type Batch struct {
@@ -216,7 +212,7 @@ func Groups() (titles []string) {
 // declare adds the settings that are fields of a struct, and of the groups in it.
 func (s *Spec) declare(v reflect.Value, group string) {
 	for _, f := range fieldsOf(v.Type()) {
-		one := &Setting{Name: strings.ReplaceAll(f.name, "_", "-"), Value: Value{field: f, v: v.FieldByIndex(f.index)}, group: group}
+		one := &Setting{Name: flagName(f.name), Value: Value{field: f, v: v.FieldByIndex(f.index)}, group: group}
 		if one.preset = one.String(); f.tag.Get("once") != "" {
 			one.elsewhere = actionOfOneRun
 		}
