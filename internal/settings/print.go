@@ -74,7 +74,7 @@ func encoded(name string, value *yaml.Node) string {
 func copied(n *yaml.Node) *yaml.Node {
 	n = resolved(n)
 	to := &yaml.Node{Kind: n.Kind, Style: n.Style, Tag: n.Tag, Value: n.Value}
-	if isNull(n) {
+	if isNull(n) && n.Value == "" {
 		to.Value = "null"
 	}
 	for _, item := range n.Content {
