@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 )
@@ -43,19 +42,10 @@ func (r *run) begin(ctx context.Context, h *history, before *tables) (*attempt, 
 	} else if err != nil {
 		return nil, err
 	}
-	a, err := r.newAttempt(h, before, found)
-	if err == nil {
-		a.check.keyErr = keyErr
-	}
-	return a, err
-}
-
-// newAttempt begins an attempt. found holds the tables as the database has them.
-func (r *run) newAttempt(h *history, before *tables, found []schema.Table) (a *attempt, err error) {
 	for i := range found {
 		h.tables[i].Name = found[i].Name
 	}
-	a = &attempt{run: r, history: h, unread: &unreadFiles{cfg: r.cfg, ends: r.dryRun}, check: &resumeCheck{run: r, tables: h.tables, declared: h.declared, found: found,
+	a := &attempt{run: r, history: h, unread: &unreadFiles{cfg: r.cfg, ends: r.dryRun}, check: &resumeCheck{run: r, tables: h.tables, declared: h.declared, found: found, keyErr: keyErr,
 		settings: settingsOf(r.cfg, h.tables[:h.declared]), hasWritten: h.hasWritten}}
 	a.settings = a.check.settings
 	a.settings.Names, a.settings.Keyless = h.streamNames, h.keyless

@@ -108,18 +108,19 @@ func (f *batchBuilder) handOver(flushing context.Context) error {
 		if err != nil {
 			return err
 		}
+		if r.seq == 0 {
+			if f.rebuild == rebuildDone && l.lane.cp.Run != f.id { // emptying the tables has removed its checkpoint
+				l.lane.cp.Seq = 0
+			}
+			r.seq = l.lane.cp.Seq
+		}
 		r.seq++
 		r.inSet = 0
 		cp.Seq, cp.Settings = r.seq, settings
 		*l = setLane{lane: l.lane, cp: cp, pos: r.pos, tally: r.tally}
 	}
-	if s.rebuild { // emptying the tables removes the other lanes' checkpoints
+	if s.rebuild {
 		f.rebuild = rebuildDone
-		for l := range f.open {
-			if l.reading.seq == l.cp.Seq {
-				l.cp.Seq, l.reading.seq = 0, 0
-			}
-		}
 	}
 	now := time.Now()
 	for _, b := range s.Batches {

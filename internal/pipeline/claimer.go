@@ -37,38 +37,29 @@ func (c *claimer) claim(ctx context.Context, name string) (*start, error) {
 		}
 		n := min(claimChunk, len(c.starts))
 		if n == 0 {
-			return c.claimNew(ctx, name)
+			break
 		}
 		if err := c.claimStarts(ctx, c.starts[:n]); err != nil {
 			return nil, err
 		}
 		c.starts = c.starts[n:]
 	}
-	return c.takeOver(ctx, name)
+	return c.claimOne(ctx, name)
 }
 
-// claimNew claims a lane that appeared during the attempt, or that is read again.
-func (c *claimer) claimNew(ctx context.Context, name string) (*start, error) {
+// claimOne claims a lane that appeared during the attempt, that is read again, or that the consumer group assigned.
+func (c *claimer) claimOne(ctx context.Context, name string) (*start, error) {
 	if c.fences.isLost(name) {
 		return nil, nil
 	}
-	s := c.check.startOf(name)
-	found, err := sink.Retried(ctx, c.cfg.Retry, func() ([]sink.Checkpoint, error) { return c.claims.Take(ctx, name) })
-	if err != nil {
-		return nil, err
+	take := func() ([]sink.Checkpoint, error) { return c.claims.Take(ctx, name) }
+	if c.inGroup {
+		group := c.claims.(sink.GroupClaims) // prepareGroup has checked the type
+		// A fresh ID, because a flush that finds its own run's ID in a checkpoint believes that it has committed.
+		id := rand.Text()
+		take = func() ([]sink.Checkpoint, error) { return group.TakeOver(ctx, id, name) }
 	}
-	if err := s.setCheckpoint(found[0]); err != nil {
-		return nil, err
-	}
-	return c.admit(&s)
-}
-
-// takeOver claims a lane that the consumer group assigned.
-func (c *claimer) takeOver(ctx context.Context, name string) (*start, error) {
-	group := c.claims.(sink.GroupClaims) // join has checked the type
-	// A fresh ID, because a flush that finds its own run's ID in a checkpoint believes that it has committed.
-	id := rand.Text()
-	found, err := sink.Retried(ctx, c.cfg.Retry, func() ([]sink.Checkpoint, error) { return group.TakeOver(ctx, id, name) })
+	found, err := sink.Retried(ctx, c.cfg.Retry, take)
 	if err != nil {
 		return nil, err
 	}
@@ -77,20 +68,16 @@ func (c *claimer) takeOver(ctx context.Context, name string) (*start, error) {
 		return nil, err
 	}
 	switch others := c.check.otherTables(&s); {
+	case !c.inGroup || len(others) == 0:
 	case slices.ContainsFunc(others, func(t *schema.Table) bool { return t.Exists }):
 		return nil, sink.ChangedError{Err: errors.New("a table was replaced meanwhile, and another member of the group has written to it")}
-	case len(others) > 0: // another member has created them since: the next flush finds them
+	default: // another member has created them since: the next flush finds them
 		s.cp.TableID = ""
 	}
-	return c.admit(&s)
-}
-
-// admit admits a start whose checkpoint was read during the attempt.
-func (c *claimer) admit(s *start) (*start, error) {
 	if s.cp.Run == c.id {
-		return s, nil
+		return &s, nil
 	}
-	return s, c.check.admit(s)
+	return &s, c.check.admit(&s)
 }
 
 // claimStarts claims sources. It skips the files that were read to their ends before.

@@ -44,7 +44,7 @@ func (f *flusher) write(ctx context.Context) error {
 			}
 		case q := <-f.queue:
 			q.done <- q.do(ctx)
-		case <-f.housekeeper.due():
+		case <-f.housekeeper.tick:
 			f.housekeeper.run()
 		}
 	}

@@ -17,7 +17,7 @@ type housekeeper struct {
 	ctx   context.Context // ends with the signal that stops the run
 	db    sink.Housekeeper
 	tasks []task
-	timer *time.Timer // fires when a task is due; nil: there is none
+	tick  <-chan time.Time // when to look for tasks that are due; nil: there are none
 	// leads reports whether this run is the member of its consumer group that executes the tasks; nil: it is in no
 	// group.
 	leads func() bool
@@ -43,27 +43,8 @@ func newHousekeeper(ctx context.Context, c *Config, db sink.Sink, p *status.Prog
 	for _, e := range c.Every {
 		h.tasks = append(h.tasks, task{e, time.Now().Add(e.Period)})
 	}
-	h.timer = time.NewTimer(h.wait())
+	h.tick = time.Tick(time.Second)
 	return h, nil
-}
-
-// wait returns how long it is until the next task is due.
-func (h *housekeeper) wait() time.Duration {
-	next := h.tasks[0].due
-	for _, t := range h.tasks[1:] {
-		if t.due.Before(next) {
-			next = t.due
-		}
-	}
-	return time.Until(next)
-}
-
-// due returns a channel that is ready when a task is due, for [housekeeper.run].
-func (h *housekeeper) due() <-chan time.Time {
-	if h.timer == nil {
-		return nil
-	}
-	return h.timer.C
 }
 
 // run executes the tasks that are due.
@@ -74,7 +55,6 @@ func (h *housekeeper) run() {
 			t.due = time.Now().Add(t.Period)
 		}
 	}
-	h.timer.Reset(h.wait())
 }
 
 // finish executes all tasks at the end of a run that has read its sources to their ends.

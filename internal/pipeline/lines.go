@@ -17,10 +17,10 @@ import (
 func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	l, r := e.lane, &e.lane.reading
 	if e.Restart {
-		r.restart()
+		r.line = 0
 	}
 	if e.Line > 0 {
-		r.begin(e.Line - 1)
+		r.line = e.Line - 1
 	}
 	if e.Conn != r.conn {
 		r.conn, r.feed.repeats, r.feed.opening = e.Conn, 0, true
@@ -53,7 +53,7 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 func (rd *reader) oversize(e *event) (at int, err error) {
 	r := &e.lane.reading
 	was := r.feed
-	v := rd.reject(e.lane, fold.Place{Line: r.line() + 1, Offset: e.Offset}, rd.tables.noTable(), bytes.TrimSuffix(e.Data, newline),
+	v := rd.reject(e.lane, fold.Place{Line: r.line + 1, Offset: e.Offset}, rd.tables.noTable(), bytes.TrimSuffix(e.Data, newline),
 		feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", e.Oversize-1, rd.cfg.Source.MaxLine))
 	if v.fate == unread {
 		r.feed = was
@@ -79,10 +79,16 @@ func (e *event) size(at int) int64 {
 	return int64(at)
 }
 
+// advance counts a line.
+func (r *laneReading) advance() {
+	r.read++
+	r.line++
+}
+
 // moveTo records that the lines of the block up to an index are folded.
 func (rd *reader) moveTo(e *event, at int) {
 	l, r := e.lane, &e.lane.reading
-	read := r.at(e.OffsetAfter(at), mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark})
+	read := position{line: r.line, offset: e.OffsetAfter(at), mark: mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark}, read: r.read}
 	if read != r.pos { // otherwise the set was handed over
 		r.pos = read
 		rd.builder.addLane(l)
@@ -240,7 +246,7 @@ func (rd *reader) addTable(flushing context.Context, m *message, n *mapping.NewT
 // placeOf returns where a message is, and its lane's index in the current set.
 func (rd *reader) placeOf(m *message) fold.Place {
 	e := m.of
-	place := fold.Place{Lane: rd.builder.laneIndex(e.lane), Line: e.lane.reading.line() + 1, Offset: e.Offset + int64(m.begin), Element: m.element}
+	place := fold.Place{Lane: rd.builder.laneIndex(e.lane), Line: e.lane.reading.line + 1, Offset: e.Offset + int64(m.begin), Element: m.element}
 	if e.Records != nil {
 		place.Offset = e.Records[m.index].Offset
 	}

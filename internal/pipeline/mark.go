@@ -49,26 +49,3 @@ func (p position) checkpoint() (sink.Checkpoint, error) {
 	}
 	return sink.Checkpoint{Line: p.line, Offset: p.offset, Mark: string(text)}, nil
 }
-
-// A lineCount counts the lines of a lane.
-type lineCount struct {
-	read   int64 // lines that this attempt has read; never decreases
-	before int64 // value of read at the first line of the current file or connection; negative if earlier runs read some of it
-}
-
-// begin begins a lane of which earlier runs have read some lines.
-func (c *lineCount) begin(lines int64) { c.before = c.read - lines }
-
-// restart begins another file or connection.
-func (c *lineCount) restart() { c.begin(0) }
-
-// advance counts a line.
-func (c *lineCount) advance() { c.read++ }
-
-// line returns how many lines of the current file or connection were read.
-func (c *lineCount) line() int64 { return c.read - c.before }
-
-// at returns the position after the lines that were read.
-func (c *lineCount) at(offset int64, mark mark) position {
-	return position{line: c.line(), offset: offset, mark: mark, read: c.read}
-}

@@ -27,8 +27,9 @@ type reader struct {
 
 // laneReading is the reader's state of a lane.
 type laneReading struct {
-	lineCount
-	seq  int64    // of the last set that had the lane
+	read int64    // lines that this attempt has read; never decreases
+	line int64    // lines of the current file or connection that it or earlier runs have read
+	seq  int64    // of the last set that had the lane; 0: none had it
 	pos  position // after the last folded line
 	conn int      // connection of the current lines; see [source.Block]
 	feed feedState
@@ -170,13 +171,8 @@ func (rd *reader) handle(flushing context.Context, e *event) error {
 // beginLane begins to read an opened lane.
 func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	rd.builder.open[l] = true
-	if rd.builder.rebuild == rebuildDone && l.cp.Run != rd.id { // its checkpoint was read before the tables were emptied
-		l.cp.Seq = 0
-	}
-	l.reading = laneReading{seq: l.cp.Seq, tally: tally{rejected: l.cp.Rejected}}
+	l.reading = laneReading{pos: l.begin, line: l.begin.line, tally: tally{rejected: l.cp.Rejected}}
 	r := &l.reading
-	r.pos = l.begin
-	r.begin(r.pos.line)
 	r.feed = feedState{feedMark: r.pos.mark.Feed, opening: !l.isSpooled()}
 	rd.builder.settings.learn(&l.start)
 	if err := rd.adder.checkStart(flushing, &l.start); err != nil {
