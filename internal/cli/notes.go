@@ -20,7 +20,7 @@ func noteText(n *status.NoteText, plan *settings.Plan) (text string, warn bool) 
 		unasked := plan.Mapping.File == "" && slices.ContainsFunc(plan.Job.Tables, func(t pipeline.Table) bool { return t.Fold.UnknownFields == "" })
 		return fmt.Sprintf("%s: %s (--unknown-fields add adds columns: with --restart reread of all lines, with --accept-settings of later ones)", n.Text, someOf(n.Counts)), unasked
 	}
-	return n.Text + ": " + someOf(n.Counts), n.Kind == status.Nulled
+	return n.Text + ": " + someOf(n.Counts), false
 }
 
 // notesTo reports what a run did not store as it came, and fields that options name and no message had.

@@ -70,7 +70,7 @@ var pageStates = []struct {
 		p.Note(status.Ignored, "squawk", 1_204)
 		p.Note(status.Ignored, "a_field_with_a_very_long_name_that_goes_on_and_on_and_on", 7)
 		p.Note(status.NoTable, "type=keepalive", 48)
-		p.Note(status.Nulled, "flights.altitude", 12)
+		p.Note(status.Mismatched, "flights.altitude", 12)
 	}, "Ignored, without a column"},
 }
 

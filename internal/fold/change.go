@@ -34,8 +34,6 @@ type Change struct {
 	Unnumbered [][]byte   // as in [feed.Line]
 	Version    feed.Field // without a Value if the message has none
 	Declared   *Declared  // nil: the stream declares no types
-	// Notes are about values that are not stored as they came.
-	Notes []Note
 	// Text is the message's line. If a value holds a NUL, Text holds the escape of one.
 	Text []byte
 }
@@ -43,9 +41,3 @@ type Change struct {
 // Declared has, by name, the columns to create for fields whose type the stream declares; for others, the values decide.
 // It is read-only.
 type Declared struct{ Columns map[string]schema.Column }
-
-// A Note is about a value of a message that counts as null, because its column does not admit it.
-type Note struct {
-	Table, Column string // Column may be a field
-	Why           string
-}

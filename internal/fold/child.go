@@ -164,7 +164,6 @@ func (f Folders) checkSets(s *Set, c *TableChange) (table int, err error) {
 		if err := of.check(s.Batches[table], &e.Change); err != nil {
 			return err
 		}
-		c.Notes = append(c.Notes, e.Notes...)
 		if of.extent() != to {
 			s.before = append(s.before, undo{of, to})
 		}

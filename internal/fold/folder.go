@@ -298,10 +298,7 @@ func (f *Folder) check(b *Batch, c *Change) error {
 	if f.opt.Limits.NoNUL && bytes.Contains(c.Text, escapedNUL) {
 		for i, h := range f.now.hits {
 			if fd := &f.fields.all[h]; fd.col >= 0 && f.hasNUL(c.Fields[i].Value) {
-				err := feed.Errorf(feed.BadValue, "the value of %q contains a NUL, which the database cannot store in text", fd.name)
-				if !f.setNull(c, i, err) {
-					return f.reject(err)
-				}
+				return f.reject(feed.Errorf(feed.BadValue, "the value of %q contains a NUL, which the database cannot store in text", fd.name))
 			}
 		}
 	}
@@ -319,25 +316,12 @@ func (f *Folder) check(b *Batch, c *Change) error {
 	}
 	for i, h := range f.now.hits {
 		if col := f.column(h, c); col != nil && !col.Own && !col.Holds(c.Fields[i].Kind) {
-			if err := col.Admit(c.Fields[i].Value, c.Fields[i].Kind); err != nil && !f.setNull(c, i, err) {
+			if err := col.Admit(c.Fields[i].Value, c.Fields[i].Kind); err != nil {
 				return f.reject(err)
 			}
 		}
 	}
 	return nil
-}
-
-// setNull replaces a value that its column does not admit with null, if the options allow that. It copies c.Fields,
-// because other changes may share them.
-func (f *Folder) setNull(c *Change, i int, why *feed.Error) bool {
-	fd := &f.fields.all[f.now.hits[i]]
-	if fd.key >= 0 || !f.opt.CanNull(fd.name) {
-		return false
-	}
-	c.Fields = slices.Clone(c.Fields)
-	c.Fields[i].Kind, c.Fields[i].Value = feed.Null, null
-	c.Notes = append(c.Notes, Note{f.table.Name, fd.name, why.Detail})
-	return true
 }
 
 var null = []byte("null")

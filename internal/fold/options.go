@@ -38,23 +38,13 @@ const (
 	KeepNull  Null = "keep"  // nothing, as if the field were absent
 )
 
-// BadValues is what happens to a value that its column does not admit; "" means RejectBad.
-type BadValues string
-
-// What happens to a value that its column does not admit.
-const (
-	RejectBad BadValues = "reject" // reject its message
-	NullBad   BadValues = "null"   // treat it as null
-)
-
 // Rules say how messages update the rows of a table. Each is a flag, a key of a table and a key at the top of a config
 // file, by its tags: see package settings.
 type Rules struct {
-	Null      Null                      `key:"null" top:"all" words:"clear keep" help:"clear: null sets NULL; keep: null is the same as absent" default:"the top-level ‘null’"`
-	BadValues BadValues                 `key:"bad_values" top:"all" words:"reject null" help:"reject messages with values that do not fit their columns; null: store NULL instead, and count it" default:"the top-level ‘bad_values’"`
-	Scope     Scope                     `key:"version_scope" top:"all" words:"column row" help:"what has a version: each column, or the row (then a message older than its row changes nothing)" default:"the top-level ‘version_scope’; in a child the parent's"`
-	FillOnly  bool                      `key:"fill_only" rebuild:"yes" top:"all" help:"write only columns that are NULL in the table: the first value of a column stays" default:"the top-level ‘fill_only’"`
-	Merge     map[string]merge.Function // by column, if not [merge.Last]
+	Null     Null                      `key:"null" top:"all" words:"clear keep" help:"clear: null sets NULL; keep: null is the same as absent" default:"the top-level ‘null’"`
+	Scope    Scope                     `key:"version_scope" top:"all" words:"column row" help:"what has a version: each column, or the row (then a message older than its row changes nothing)" default:"the top-level ‘version_scope’; in a child the parent's"`
+	FillOnly bool                      `key:"fill_only" rebuild:"yes" top:"all" help:"write only columns that are NULL in the table: the first value of a column stays" default:"the top-level ‘fill_only’"`
+	Merge    map[string]merge.Function // by column, if not [merge.Last]
 	// UnknownFields "": fields without a column are ignored if the mapping names columns, else the table decides.
 	UnknownFields UnknownFields `key:"unknown_fields" top:"all" words:"add ignore reject" unset:"" help:"fields without a column: add columns, ignore them, or reject the message" default:"ignore with ‘columns’, else the top-level ‘unknown_fields’, else add in a table that weir made, and ignore in others"`
 	MaxColumns    int           `key:"max_columns" top:"all" help:"add at most this many ‘COLUMNS’ to a table" default:"the top-level ‘max_columns’"`
@@ -88,13 +78,6 @@ func (o *Options) setFunction(c *schema.Column) {
 	if !c.Key && !c.Generated && c.Stamp == schema.NoStamp {
 		c.Merge = o.function(c.Name)
 	}
-}
-
-// CanNull reports whether a value that a column does not admit counts as null. Keys, versions of rows and merged
-// values are always rejected.
-func (o *Options) CanNull(column string) bool {
-	return o.BadValues == NullBad && !slices.Contains(o.Key, column) && !o.function(column).Computes() &&
-		(o.Scope != RowScope || column != o.Version)
 }
 
 // Appends reports whether each message becomes a row of its own.

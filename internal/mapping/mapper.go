@@ -35,7 +35,6 @@ type Result struct {
 	Table   int    // index of the table that rejects the line; -1 if none does
 	Warning string // why a line that is Warned is ignored
 	Resume  []byte // value to resume from after the line, as JSON; nil for none
-	Notes   []fold.Note
 	// Discriminator groups messages that match no table.
 	Discriminator Discriminator
 }
@@ -123,7 +122,7 @@ func (m *Mapper) Map(l *feed.Line, source string, at fold.Place) (Result, error)
 	}
 	msg.line, msg.place, msg.source = l, at, source
 	fate, err := m.fate(msg)
-	out := Result{Fate: fate, Table: -1, Notes: m.rows.notes, Warning: msg.Warning, Resume: msg.Resume}
+	out := Result{Fate: fate, Table: -1, Warning: msg.Warning, Resume: msg.Resume}
 	if fate == NoTable && err == nil {
 		out.Discriminator = m.discriminator(msg)
 		err = m.plan.unmatchedError(&out.Discriminator)

@@ -2,7 +2,6 @@ package mapping
 
 import (
 	"bytes"
-	"fmt"
 	"strconv"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -40,7 +39,6 @@ type rowBuilder struct {
 	fields       []feed.Field
 	bytes        []byte // buffer for values that are not part of the line
 	unknownNames fieldNumbers
-	notes        []fold.Note
 	tables       []tableMemory
 	metaValue    feed.Field // buffer for a meta value
 }
@@ -68,7 +66,7 @@ func (b *rowBuilder) begin() {
 	clear(b.changes)
 	clear(b.referenced.changes)
 	b.changes, b.referenced.changes, b.referenced.keys = b.changes[:0], b.referenced.changes[:0], b.referenced.keys[:0]
-	b.fields, b.bytes, b.notes = b.fields[:0], b.bytes[:0], b.notes[:0]
+	b.fields, b.bytes = b.fields[:0], b.bytes[:0]
 	b.cast.Reset()
 }
 
@@ -312,25 +310,12 @@ func (b *rowBuilder) value(msg *message, t *tablePlan, types *typing, c *column)
 		}
 		out, why := b.cast.Read(v, as)
 		if why != "" {
-			why = fmt.Sprintf("%s is %s: %s", src.title(), feed.Clip(v.Value), why)
-			if !b.setNull(t, c.spec.Name, why, &out) {
-				return f, false, t.refuse(feed.Errorf(feed.BadValue, "table %q, column %q: %s", t.spec.Name, c.spec.Name, why))
-			}
+			return f, false, t.refuse(feed.Errorf(feed.BadValue, "table %q, column %q: %s is %s: %s", t.spec.Name, c.spec.Name, src.title(), feed.Clip(v.Value), why))
 		}
 		out.Name = c.name
 		return out, true, nil
 	}
 	return f, false, nil
-}
-
-// setNull sets a value that does not fit its column to null, if bad_values allows that. Otherwise it returns false.
-func (b *rowBuilder) setNull(t *tablePlan, column, why string, v *feed.Field) bool {
-	if !t.options.CanNull(column) {
-		return false
-	}
-	v.Kind, v.Value = feed.Null, null
-	b.notes = append(b.notes, fold.Note{Table: t.spec.Name, Column: column, Why: why})
-	return true
 }
 
 // addReferenced adds the change that creates the row which v refers to, if it is missing.

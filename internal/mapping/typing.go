@@ -146,10 +146,7 @@ func (b *rowBuilder) readTyped(t *tablePlan, types *typing, f feed.Field, raw []
 	}
 	v, why := b.cast.Read(&f, as)
 	if why != "" {
-		why = fmt.Sprintf("the field %q is %s: %s", name, feed.Clip(f.Value), why)
-		if !b.setNull(t, string(name), why, &v) {
-			return f, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s", t.spec.Name, why))
-		}
+		return f, t.refuse(feed.Errorf(feed.BadValue, "table %q: the field %q is %s: %s", t.spec.Name, name, feed.Clip(f.Value), why))
 	}
 	v.Name = f.Name
 	return v, nil

@@ -6,20 +6,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/status"
 )
-
-// note counts values that do not fit and are stored as NULL, and warns of the first of each name. It is called after the line
-// was folded, because until then the line may be rejected or mapped again.
-func (r *run) note(values []fold.Note) {
-	for _, v := range values {
-		if first := r.p.Note(status.Nulled, v.Table+"."+v.Column, 1); first {
-			r.cfg.Log.Warn(fmt.Sprintf("table %q, column %q: a value that does not fit is stored as NULL (the first one; the summary counts them): %s", v.Table, v.Column, v.Why))
-		}
-	}
-}
 
 // notePassed counts a message that is for no table, and warns of the first one that the envelope does not apply.
 func (r *run) notePassed(of *mapping.Result) {

@@ -147,14 +147,8 @@ func (f *tables) add(s *set, l *feed.Line, source string, at fold.Place) (table 
 	if table, err = f.folders.Add(s.Set, r.Rows, at); err != nil {
 		return table, err
 	}
-	for i := range r.Rows {
-		f.note(r.Rows[i].Notes)
-	}
 	if r.Resume != nil && f.cfg.Resume != nil {
 		s.resume(r.Resume)
-	}
-	if len(r.Rows) > 0 {
-		f.note(r.Notes)
 	}
 	return table, nil
 }

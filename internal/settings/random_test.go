@@ -28,7 +28,7 @@ func (d draw) names(n int) []string {
 
 // written are values of keys in a config file.
 var written = map[string][]string{
-	"key": {"k", "[k]", "[k, 'x,y']", "none", "k,\"b c\""}, "null": {"keep", "clear"}, "bad_values": {"null", "reject"}, "version_field": {"v", "m.v", "$.v", `'"a b"'`}, "version_scope": {"row", "column"},
+	"key": {"k", "[k]", "[k, 'x,y']", "none", "k,\"b c\""}, "null": {"keep", "clear"}, "version_field": {"v", "m.v", "$.v", `'"a b"'`}, "version_scope": {"row", "column"},
 	"fill_only": {"true", "false"}, "delete_when": {"op=d", "{op: d}", "[{op: d}, {$.op: {present: true, not: [~, 'x']}}]", "'a.b=null'"}, "unknown_fields": {"add", "ignore", "reject"}, "max_columns": {"7", "0"},
 	"ignore": {"t=x", "{t: [1, '1', ~]}"}, "unmatched": {"fail", "reject"}, "max_each": {"7"}, "max_tables": {"9"}, "every": {"{90s: x, 2d: {sqlite: [a, 'b c']}}"}, "envelope": {"debezium", "singer", "{row: [after, x], table: [s, t], version: [a as lsn, b]}"}, "version": {"true", "false"},
 	"when": {"a=1", "{a: [1, x], 'b.c': {present: false}}"}, "row": {"r", "a.b as json_text"}, "type": {"text", "numeric(5,2)"}, "each": {"xs", "."}, "id": {"gen"}, "from": {"[x, 'y*']", "z"}, "on_create": {"x", "{postgres: [a, b]}"},

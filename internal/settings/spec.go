@@ -186,7 +186,7 @@ func New(env *Env) *Spec {
 		env:    env,
 		Source: Source{Compression: source.Auto, RotateWait: file.DefaultRotateWait, MaxLine: source.DefaultMaxLine},
 		Table:  Table{ForeignKeys: CheckForeignKeys},
-		Fold:   Fold{Rules: fold.Rules{Null: fold.ClearNull, BadValues: fold.RejectBad, Scope: fold.ColumnScope, MaxColumns: 500}, Tombstones: 7 * 24 * time.Hour},
+		Fold:   Fold{Rules: fold.Rules{Null: fold.ClearNull, Scope: fold.ColumnScope, MaxColumns: 500}, Tombstones: 7 * 24 * time.Hour},
 		Batch:  Batch{Buffer: Size(buffer.Bytes), Synchronous: sink.Full, RetryFor: Forever},
 		Feed:   Feed{StaleKeepalives: 5},
 		Kafka:  Kafka{GroupProtocol: classicProtocol, GroupInstance: instance, SessionTimeout: 45 * time.Second, Start: startEarliest, Isolation: committedIsolation},

@@ -60,7 +60,7 @@ func TestLoad_Variables(t *testing.T) {
 var nonsense = map[string]string{
 	"source": "http://x", "follow": "t rue", "rotate-wait": "-1s", "compression": "zip", "max-rate": "fast", "job": "", "restart": "again", "accept-settings": "maybe", "max-line": "0",
 	"to": "mysql://db", "table": "", "unknown-fields": "keep", "max-columns": "010", "foreign-keys": "on", "tables": "nosuch", "dry-run": "2",
-	"key": "a,a", "delete-when": "op", "null": "never", "bad-values": "keep", "version-field": "", "version-scope": "table", "fill-only": "yes", "merge": "hits=plus", "envelope": "debezum", "row": "a..b",
+	"key": "a,a", "delete-when": "op", "null": "never", "version-field": "", "version-scope": "table", "fill-only": "yes", "merge": "hits=plus", "envelope": "debezum", "row": "a..b",
 	"when": "x", "columns": "a,a", "tombstones": "1:30", "batch-period": "5", "batch-rows": "0", "buffer": "1B", "synchronous": "maybe", "retry-for": "-1s",
 	"feed": "radio", "feed-events": "", "init": "{{", "resume-field": "", "idle-timeout": "soon", "keepalive-when": "x", "stale-keepalives": "-1", "error-when": "x", "time-field": "",
 	"tls-ca": "nosuch.pem", "tls-cert": "c", "tls-key": "k", "tls-server-name": "", "group": "g", "group-protocol": "new", "group-instance": "i", "session-timeout": "1s", "partitions": "abc", "start": "nonsense",

@@ -13,7 +13,6 @@ const (
 	Passed     NoteKind = "ignored_messages"   // messages that the mapping or the envelope ignores
 	NoTable    NoteKind = "unmatched_messages" // messages that match no table, by the value that the tables' conditions compare
 	Mismatched NoteKind = "path_mismatches"    // values that are not the object or array that a path expects, by path
-	Nulled     NoteKind = "nulled_values"      // values that do not fit and count as null, by TABLE.COLUMN
 )
 
 // Notes count values and messages by kind and name.
@@ -41,7 +40,6 @@ func (s *Snapshot) NoteTexts() (all []NoteText) {
 		{Kind: Passed, Text: "ignored by " + s.IgnoredBy},
 		{Kind: NoTable, Text: "ignored" + s.NoTable, Short: "for no table"},
 		{Kind: Mismatched, Text: "treated as absent, because a path enters a value that is not an object or array"},
-		{Kind: Nulled, Text: "values that do not fit their columns, stored as NULL", Short: "stored as NULL"},
 	} {
 		of.Counts = s.Notes[of.Kind]
 		for _, n := range of.Counts {

@@ -263,7 +263,7 @@ func TestNote_NamesAreBounded(t *testing.T) {
 			}
 		}
 	}
-	p.Note(status.Nulled, "f000", 1)
+	p.Note(status.Mismatched, "f000", 1)
 	s := p.Snapshot()
 	if n := s.Notes[status.Ignored]; fresh != 101 || len(n) != 101 || n["f000"] != 4 || n["f099"] != 4 || n["other"] != 2*50*2 || s.NoteTexts()[0].Total != 600 {
 		t.Errorf("%d were new; counts: %v", fresh, n)

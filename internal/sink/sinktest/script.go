@@ -424,8 +424,6 @@ func (p *play) setup(options string) (s Setup) {
 			change = append(change, key(list...))
 		case "null":
 			change = append(change, keepNull)
-		case "bad":
-			change = append(change, func(o *fold.Options) { o.BadValues = fold.BadValues(value) })
 		case "fill-only":
 			change = append(change, fillOnly)
 		case "merge":

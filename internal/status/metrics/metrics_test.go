@@ -40,12 +40,12 @@ func TestMetrics_SourceThatEndsStays(t *testing.T) {
 func TestMetrics_NamesThatAreNotUTF8(t *testing.T) {
 	p := status.New("t\xff")
 	reg := newRegistry(p, false)
-	for _, kind := range []status.NoteKind{status.Nulled, status.Ignored} {
+	for _, kind := range []status.NoteKind{status.Mismatched, status.Ignored} {
 		p.Note(kind, "t.a\xff", 1)
 		p.Note(kind, "t.a\xfe", 2)
 	}
 	have := scrape(t, reg)
-	for _, line := range []string{`weir_notes_total{kind="nulled_values",name="t.a�",weir_job="j"} 3`, `weir_notes_total{kind="ignored_fields",name="t.a�",weir_job="j"} 3`} {
+	for _, line := range []string{`weir_notes_total{kind="path_mismatches",name="t.a�",weir_job="j"} 3`, `weir_notes_total{kind="ignored_fields",name="t.a�",weir_job="j"} 3`} {
 		if !strings.Contains(have, "\n"+line+"\n") {
 			t.Errorf("there is no %s in\n%s", line, have)
 		}
