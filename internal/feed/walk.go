@@ -89,6 +89,20 @@ func (w *Walker) Raw() []byte {
 	return w.json[w.start:w.end:w.end]
 }
 
+// Field returns the current value, without the number of a name.
+func (w *Walker) Field() Field { return Field{Kind: w.Kind, Value: w.Raw()} }
+
+// Member returns the last member of an object whose raw name is name; the zero Field if there is none.
+func Member(object []byte, name string) (f Field) {
+	w := Walk(object)
+	for w.Next(); w.Next(); {
+		if v := w.Field(); string(w.Name) == name {
+			f = v
+		}
+	}
+	return f
+}
+
 // Array reports whether the current value is an array.
 func (w *Walker) Array() bool { return w.json[w.start] == '[' }
 

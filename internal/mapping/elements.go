@@ -59,7 +59,7 @@ func (t *tablePlan) readsMemberNames() bool {
 func lastMembers(w *feed.Walker) (members []namedElement) {
 	last := map[string]int{}
 	for w.Next() {
-		m := namedElement{name: w.Name, value: feed.Field{Kind: w.Kind, Value: w.Raw()}}
+		m := namedElement{name: w.Name, value: w.Field()}
 		name := string(feed.AppendUnquoted(nil, w.Name))
 		if at, twice := last[name]; twice {
 			members[at].value.Value = nil
@@ -90,8 +90,8 @@ func (e *elementWalk) next(b *rowBuilder) (bool, *refusal) {
 			m := &e.members[e.index]
 			b.read.BeginElement(n.element, m.value.Value, m.value.Kind, paths.Element{Index: e.index, Key: m.name})
 		default:
-			k := e.w.Kind
-			b.read.BeginElement(n.element, e.w.Raw(), k, paths.Element{Index: e.index})
+			v := e.w.Field()
+			b.read.BeginElement(n.element, v.Value, v.Kind, paths.Element{Index: e.index})
 		}
 		if b.read.Holds(e.t.when) {
 			return true, nil

@@ -147,16 +147,15 @@ func (e *exploder) fields(t *tablePlan, l *level, row []byte) {
 	w := feed.Walk(row)
 	w.Next()
 	for w.Next() {
-		var f feed.Field
-		if name := w.Raw(); name[0] == '"' {
+		name := w.Raw()
+		w.Next()
+		f := w.Field()
+		if name[0] == '"' {
 			f.Name = e.unknownNames.number(e.plan.names, name[1:len(name)-1])
 		} else {
 			n, _ := strconv.Atoi(string(name)) // written by appendSetRow
 			f.Name = int32(n)
 		}
-		w.Next()
-		f.Kind = w.Kind
-		f.Value = w.Raw()
 		if n := slices.IndexFunc(t.nest.children, func(c int) bool { return e.plan.tables[c].nest.setName == f.Name }); n >= 0 {
 			l.sets[n] = f.Value
 		} else {

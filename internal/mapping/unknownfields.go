@@ -55,9 +55,8 @@ func (b *rowBuilder) unknownFields(msg *message, t *tablePlan, types *typing, ob
 	w := feed.Walk(object.Value)
 	w.Next()
 	for w.Next() {
-		f := feed.Field{Name: b.unknownNames.number(t.fields.names, w.Name), Kind: w.Kind}
-		name := w.Name
-		f.Value = w.Raw()
+		name, f := w.Name, w.Field()
+		f.Name = b.unknownNames.number(t.fields.names, name)
 		if refused := b.unknownField(t, types, f, name, key, deletes); refused != nil {
 			return refused
 		}

@@ -64,19 +64,9 @@ func (r *Reader) readBase64Number(v *feed.Field, c *Cast) (feed.Field, string) {
 
 // scaled reads the value and the scale from an object.
 func scaled(object []byte) (v *feed.Field, scale int, ok bool) {
-	v = &feed.Field{Value: object, Kind: feed.JSON}
-	w := feed.Walk(object)
-	for w.Next(); w.Next(); {
-		name, k, raw := w.Name, w.Kind, w.Raw()
-		switch string(name) {
-		case "scale":
-			n, err := strconv.Atoi(string(raw))
-			scale, ok = n, err == nil && -schema.MaxWhole <= n && n <= schema.MaxFraction
-		case "value":
-			v = &feed.Field{Value: raw, Kind: k}
-		}
-	}
-	return v, scale, ok && v.Kind == feed.String
+	value := feed.Member(object, "value")
+	scale, err := strconv.Atoi(string(feed.Member(object, "scale").Value))
+	return &value, scale, err == nil && -schema.MaxWhole <= scale && scale <= schema.MaxFraction && value.Kind == feed.String
 }
 
 // readArray converts an array element by element.
@@ -87,8 +77,7 @@ func (r *Reader) readArray(v *feed.Field, c *Cast) (feed.Field, string) {
 	var array []byte
 	w := feed.Walk(v.Value)
 	for w.Next(); w.Next(); {
-		element := feed.Field{Kind: w.Kind}
-		element.Value = w.Raw()
+		element := w.Field()
 		out, why := r.Read(&element, c.element)
 		if why != "" {
 			return *v, "its element " + feed.Clip(element.Value) + ": " + why

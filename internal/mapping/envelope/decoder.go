@@ -295,11 +295,10 @@ func (r *Rows) Next() (row Row, ok bool, err *feed.Error) {
 			return row, false, feed.Errorf(feed.BadValue, "%s has more than %d elements (max_each)", d.spec.Each, r.max)
 		}
 		var old *feed.Field
-		value := feed.Field{Kind: r.rows.Kind}
-		value.Value = r.rows.Raw()
+		value := r.rows.Field()
 		if r.formers.Next() {
-			old = &feed.Field{Kind: r.formers.Kind}
-			old.Value = r.formers.Raw()
+			former := r.formers.Field()
+			old = &former
 		}
 		row, err = d.row(&r.change, &value, old, r.next)
 	}

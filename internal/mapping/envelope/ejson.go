@@ -37,11 +37,8 @@ func appendPlain(dst, value []byte) []byte {
 			return time.UnixMilli(ms).UTC().AppendFormat(dst, `"2006-01-02T15:04:05.999Z07:00"`)
 		}
 	case "$binary":
-		w := feed.Walk(of)
-		for w.Next(); kind == feed.JSON && w.Next(); {
-			if raw := w.Raw(); string(w.Name) == "base64" && w.Kind == feed.String {
-				return append(dst, raw...)
-			}
+		if b := feed.Member(of, "base64"); kind == feed.JSON && b.Kind == feed.String {
+			return append(dst, b.Value...)
 		}
 	case "$undefined":
 		return append(dst, null...)

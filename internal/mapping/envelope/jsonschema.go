@@ -15,19 +15,14 @@ const maxNested = 10
 
 // JSONSchema returns the schema of rows that a JSON Schema describes, with the fields in its order.
 func JSONSchema(raw []byte) (*RowSchema, error) {
-	r := &RowSchema{}
-	w := feed.Walk(raw)
-	if w.Next(); len(raw) == 0 || raw[0] != '{' {
+	if len(raw) == 0 || raw[0] != '{' {
 		return nil, fmt.Errorf("the schema is not an object but %s", feed.Clip(raw))
 	}
-	for w.Next() {
-		if name, value := string(w.Name), w.Raw(); name == "properties" && value[0] == '{' {
-			properties := feed.Walk(value)
-			for properties.Next(); properties.Next(); {
-				name := string(feed.AppendUnquoted(nil, properties.Name))
-				r.Fields = append(r.Fields, FieldSchema{Field: name, Kind: schemaType(properties.Raw(), 0)})
-			}
-		}
+	r := &RowSchema{}
+	properties := feed.Walk(feed.Member(raw, "properties").Value)
+	for properties.Next(); properties.Next(); {
+		name := string(feed.AppendUnquoted(nil, properties.Name))
+		r.Fields = append(r.Fields, FieldSchema{Field: name, Kind: schemaType(properties.Raw(), 0)})
 	}
 	return r, nil
 }

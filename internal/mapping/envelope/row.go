@@ -118,19 +118,11 @@ func pair(k feed.Kind, raw []byte) (name, value []byte, ok bool) {
 	if k == feed.String {
 		return raw[1 : len(raw)-1], null, true
 	}
-	if k != feed.JSON || raw[0] != '{' {
+	n := feed.Member(raw, "name")
+	if n.Kind != feed.String {
 		return nil, nil, false
 	}
-	w := feed.Walk(raw)
-	for w.Next(); w.Next(); {
-		switch member, v := string(w.Name), w.Raw(); {
-		case member == "name" && w.Kind == feed.String:
-			name = v[1 : len(v)-1]
-		case member == "value":
-			value = v
-		}
-	}
-	return name, value, name != nil
+	return n.Value[1 : len(n.Value)-1], feed.Member(raw, "value").Value, true
 }
 
 // appendField appends a field to the object under construction, unless it is omitted or absent. raw is the name
@@ -168,7 +160,7 @@ func (d *Decoder) Complete(c *Change, row *Row) ([]byte, *feed.Error) {
 	w := feed.Walk(row.Former)
 	for w.Next(); w.Next(); {
 		name, value := w.Name, w.Raw()
-		if hasMember(row.Value, name) {
+		if feed.Member(row.Value, string(name)).Value != nil {
 			continue
 		}
 		if err := d.appendField(c, name, value); err != nil {
@@ -177,17 +169,6 @@ func (d *Decoder) Complete(c *Change, row *Row) ([]byte, *feed.Error) {
 	}
 	d.bytes = append(d.bytes, '}')
 	return d.bytes[from:len(d.bytes):len(d.bytes)], nil
-}
-
-// hasMember reports whether an object has a member with this raw name.
-func hasMember(object, name []byte) bool {
-	w := feed.Walk(object)
-	for w.Next(); w.Next(); w.Raw() {
-		if bytes.Equal(w.Name, name) {
-			return true
-		}
-	}
-	return false
 }
 
 // keyNames returns the names of the fields of a key, each once; nil if one has no name.

@@ -84,20 +84,10 @@ func (c VersionCast) append(numbers []uint64, raw, text []byte) (_ []uint64, ok 
 		p, err2 := strconv.ParseUint(at, 10, 64)
 		return append(numbers, p), err == nil && err2 == nil
 	case MongoCast:
-		var t, i uint64
-		found := 0
-		w := feed.Walk(raw)
-		for w.Next() {
-			into := map[string]*uint64{"t": &t, "i": &i}[string(w.Name)]
-			if into == nil || w.Kind != feed.Int {
-				continue
-			}
-			n, err := strconv.ParseUint(string(w.Raw()), 10, 32)
-			if *into = n; err == nil {
-				found++
-			}
-		}
-		return append(numbers, t<<32|i), found == 2
+		ts := feed.Member(raw, "$timestamp").Value
+		t, err := strconv.ParseUint(string(feed.Member(ts, "t").Value), 10, 32)
+		i, err2 := strconv.ParseUint(string(feed.Member(ts, "i").Value), 10, 32)
+		return append(numbers, t<<32|i), err == nil && err2 == nil
 	case RFC3339Cast:
 		n, ok := cast.Nanoseconds(text)
 		return append(numbers, n), ok
