@@ -22,7 +22,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
-	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/spool"
@@ -256,7 +256,7 @@ func noCommand(c *cobra.Command, args []string) error {
 	for _, sub := range c.Commands() {
 		names = append(names, sub.Name())
 	}
-	meant := mapping.DidYouMean(args[0], names)
+	meant := feed.DidYouMean(args[0], names)
 	if _, err := os.Stat(args[0]); err == nil && meant == "" && !c.HasParent() {
 		meant = fmt.Sprintf("; did you mean %q?", "weir sync "+args[0])
 	}

@@ -295,7 +295,7 @@ func (o *explainOptions) tableOf(m *mapping.Mapping) (*mapping.Table, error) {
 	names := m.Names()
 	switch {
 	case o.of != "":
-		return nil, fmt.Errorf("--table %s: %s has no such table%s", o.of, m.File, mapping.DidYouMean(o.of, names))
+		return nil, fmt.Errorf("--table %s: %s has no such table%s", o.of, m.File, feed.DidYouMean(o.of, names))
 	case slices.Contains(names, mapping.Star):
 		return nil, fmt.Errorf("%s has a table %q: --table NAME, as it is in the stream", m.File, mapping.Star)
 	}

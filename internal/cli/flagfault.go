@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/settings"
 )
 
@@ -78,5 +78,5 @@ func similarFlag(c *cobra.Command, err error) string {
 	}
 	var names []string
 	c.Flags().VisitAll(func(fl *pflag.Flag) { names = append(names, "--"+fl.Name) })
-	return mapping.DidYouMean("--"+unknown.GetSpecifiedName(), names)
+	return feed.DidYouMean("--"+unknown.GetSpecifiedName(), names)
 }

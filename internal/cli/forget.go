@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/sink"
@@ -124,7 +124,7 @@ func unknownJob(st sink.Status, job string) error {
 			names, plain = append(names, fmt.Sprintf("%q", j.Job)), append(plain, j.Job)
 		}
 	}
-	if meant := mapping.DidYouMean(job, plain); meant != "" {
+	if meant := feed.DidYouMean(job, plain); meant != "" {
 		return fmt.Errorf("the database has no job %q%s", job, meant)
 	}
 	if len(names) > 10 {

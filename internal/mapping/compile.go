@@ -309,7 +309,7 @@ func (c *compiler) parentage(t *Table) {
 	case t.Of == Star:
 		c.keyFault(t, "of", "%q stands for tables that have no name here: name the one whose rows have these", t.Of)
 	case parent == nil:
-		c.keyFault(t, "of", "no table %q in this file%s", t.Of, DidYouMean(t.Of, c.mapping.Names()))
+		c.keyFault(t, "of", "no table %q in this file%s", t.Of, feed.DidYouMean(t.Of, c.mapping.Names()))
 	case len(parent.Key) == 0:
 		c.keyFault(t, "of", "%s has no key (key: none), so it cannot be a parent", t.Of)
 	}

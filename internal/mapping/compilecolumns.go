@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/fold/schema"
@@ -67,7 +68,7 @@ func (c *compiler) refers(x *column, t *Table, src *Source, where string) {
 	case src.References == Star:
 		why = fmt.Sprintf("%q stands for tables that have no name here: name the one that it references", src.References)
 	case spec == nil:
-		why = fmt.Sprintf("references %q, which is no table of this file%s", src.References, DidYouMean(src.References, c.mapping.Names()))
+		why = fmt.Sprintf("references %q, which is no table of this file%s", src.References, feed.DidYouMean(src.References, c.mapping.Names()))
 	case len(spec.Key) == 0:
 		why = fmt.Sprintf("references %s, which has no key (key: none), so a column cannot reference its rows", src.References)
 	case spec.Of != "" || len(spec.Key) != 1:
@@ -200,7 +201,7 @@ func (c *compiler) checkNames(out *tablePlan) {
 	inherited := out.storedKey()[:len(parents)]
 	for _, name := range slices.Sorted(maps.Keys(t.Parent)) {
 		if !slices.Contains(parents, name) {
-			c.keyFault(t, "parent", "%s gives its children no column %q%s", t.Of, name, DidYouMean(name, parents))
+			c.keyFault(t, "parent", "%s gives its children no column %q%s", t.Of, name, feed.DidYouMean(name, parents))
 		}
 	}
 	for i, name := range inherited {

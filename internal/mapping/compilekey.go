@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping/cast"
 	"github.com/weirsync/weir/internal/mapping/paths"
@@ -88,7 +89,7 @@ func (c *compiler) checkKeyColumn(t *Table, name string) {
 	case i < 0 && !t.Has("key"):
 		c.fault(t.Pos, c.where(t, ""), "key is missing, and the table has no column %q", name)
 	case i < 0:
-		c.keyFault(t, "key", "no column %q among the table's columns%s", name, DidYouMean(name, t.columnNames()))
+		c.keyFault(t, "key", "no column %q among the table's columns%s", name, feed.DidYouMean(name, t.columnNames()))
 	case len(t.Columns[i].From) == 1 && t.Columns[i].From[0].Stamp != schema.NoStamp:
 		c.fault(t.Columns[i].Pos, c.where(t, "key"), "%s is a stamp, which no message has: it cannot identify a row", name)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/status"
 )
@@ -52,12 +53,12 @@ func (f *tables) noteIgnored() {
 // noteUnmet records the fields that settings name, that no message had, and whose names are probably mistyped. Only the
 // reader may call it, until it has ended.
 func (f *tables) noteUnmet() {
-	feed, met := &f.cfg.Feed, f.names.Seen()
-	named := append(f.cfg.plan.Fields(), feed.TimeField, feed.ResumeField, feed.Keepalive.Field, feed.Failure.Field)
+	of, met := &f.cfg.Feed, f.names.Seen()
+	named := append(f.cfg.plan.Fields(), of.TimeField, of.ResumeField, of.Keepalive.Field, of.Failure.Field)
 	others := slices.DeleteFunc(slices.Clone(met), func(name string) bool { return slices.Contains(named, name) })
 	unmet := []string{}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(named))) {
-		if meant := mapping.DidYouMean(name, others); meant != "" && !slices.Contains(met, name) {
+		if meant := feed.DidYouMean(name, others); meant != "" && !slices.Contains(met, name) {
 			unmet = append(unmet, strconv.Quote(name)+meant)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/mapping/paths"
@@ -78,7 +79,7 @@ func (r *reader) wanted(m *mappingDraft, tables map[string]mapping.Names) {
 		for _, want := range test.Want {
 			t := m.Table(want.Name)
 			if t == nil && m.Table(mapping.Star) == nil {
-				r.fault(want.Pos, "tests", "no table %q in this file%s", want.Name, mapping.DidYouMean(want.Name, m.Names()))
+				r.fault(want.Pos, "tests", "no table %q in this file%s", want.Name, feed.DidYouMean(want.Name, m.Names()))
 			}
 			if t == nil || tables == nil || t.Columns == nil || t.UnknownFields == fold.AddUnknown {
 				continue
@@ -87,7 +88,7 @@ func (r *reader) wanted(m *mappingDraft, tables map[string]mapping.Names) {
 			for _, row := range want.Rows {
 				for _, cell := range row {
 					if !slices.Contains(known, cell.Column) {
-						r.fault(cell.Pos, "tests", "table %s has no column %q%s", want.Name, cell.Column, mapping.DidYouMean(cell.Column, known))
+						r.fault(cell.Pos, "tests", "table %s has no column %q%s", want.Name, cell.Column, feed.DidYouMean(cell.Column, known))
 					}
 				}
 			}

@@ -9,7 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/mapping/envelope"
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
@@ -64,7 +64,7 @@ func Preset(name string) (*envelope.Envelope, error) {
 	node := presetNode(name)
 	if node == nil {
 		names := PresetNames()
-		return nil, fmt.Errorf("no envelope has the name %q; there are %s%s", name, strings.Join(names, ", "), mapping.DidYouMean(name, names))
+		return nil, fmt.Errorf("no envelope has the name %q; there are %s%s", name, strings.Join(names, ", "), feed.DidYouMean(name, names))
 	}
 	r := &reader{file: "presets.yaml"}
 	e := r.envelopeMap(node, name)

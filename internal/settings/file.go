@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
@@ -109,7 +110,7 @@ func (s *Spec) readFile() error {
 				r.fault(pos(e.at), "", "%s needs tables: it is about a mapping", e.name)
 			}
 		case one == nil: // a mistyped name may also mean a key of the mapping
-			r.fault(pos(e.at), "", "unknown key %q%s", e.name, mapping.DidYouMean(e.name, slices.Concat(names(fields), settings)))
+			r.fault(pos(e.at), "", "unknown key %q%s", e.name, feed.DidYouMean(e.name, slices.Concat(names(fields), settings)))
 		case one.elsewhere != "":
 			r.fault(pos(e.at), "", "%s %s", e.name, one.elsewhere)
 		case !one.IsSet():

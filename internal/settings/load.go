@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/file"
@@ -80,7 +80,7 @@ func (s *Spec) Load() (warnings []string, err error) {
 			for i, one := range s.settings {
 				names[i] = one.variable()
 			}
-			warnings = append(warnings, fmt.Sprintf("%s is not a setting and is ignored%s", name, mapping.DidYouMean(name, names)))
+			warnings = append(warnings, fmt.Sprintf("%s is not a setting and is ignored%s", name, feed.DidYouMean(name, names)))
 		}
 	}
 	if s.File != "" {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/mapping"
@@ -45,7 +46,7 @@ func (b *builder) oneTable(name string) *mapping.Mapping {
 		}
 	}
 	for _, by := range f.Merge {
-		b.faultIf(f.Columns != nil && !slices.Contains(f.Columns, by.column), "merge", "--merge: --columns leaves %q out%s", by.column, mapping.DidYouMean(by.column, f.Columns))
+		b.faultIf(f.Columns != nil && !slices.Contains(f.Columns, by.column), "merge", "--merge: --columns leaves %q out%s", by.column, feed.DidYouMean(by.column, f.Columns))
 		if by.function != merge.Last {
 			if t.Merge == nil {
 				t.Merge = map[string]merge.Function{}
@@ -112,7 +113,7 @@ func (m *merging) UnmarshalText(text []byte) (err error) {
 	m.column = string(text[:at])
 	name := string(text[at+1:])
 	if m.function, err = merge.Parse(name); err != nil {
-		return fmt.Errorf("%s: %w%s", text, err, mapping.DidYouMean(name, merge.Names()))
+		return fmt.Errorf("%s: %w%s", text, err, feed.DidYouMean(name, merge.Names()))
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/mapping"
@@ -78,7 +79,7 @@ func (r *reader) statements(n *yaml.Node, where string) (all []mapping.Statement
 	}
 	r.pairs(n, where, func(at *yaml.Node, name string, value *yaml.Node) {
 		if !slices.Contains(r.databases, name) {
-			r.fault(pos(at), where, "%q must be %s%s", name, Either(r.databases), mapping.DidYouMean(name, r.databases))
+			r.fault(pos(at), where, "%q must be %s%s", name, Either(r.databases), feed.DidYouMean(name, r.databases))
 		}
 		list(value, join(where, name), name)
 	})

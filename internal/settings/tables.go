@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/mapping"
 )
 
@@ -81,7 +82,7 @@ func (s *Spec) selected(all *mapping.Mapping) (m, whole *mapping.Mapping, err er
 	names := all.Names()
 	for _, name := range s.Table.Tables {
 		if !slices.Contains(names, name) {
-			return nil, nil, fmt.Errorf("--tables: %s has no table %q%s", all.File, name, cmp.Or(mapping.DidYouMean(name, names), "; it has "+strings.Join(names, ", ")))
+			return nil, nil, fmt.Errorf("--tables: %s has no table %q%s", all.File, name, cmp.Or(feed.DidYouMean(name, names), "; it has "+strings.Join(names, ", ")))
 		}
 	}
 	if slices.Contains(names, mapping.Star) {

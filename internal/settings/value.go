@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weirsync/weir/internal/mapping"
+	"github.com/weirsync/weir/internal/feed"
 )
 
 // A Value is a field as text; it implements pflag.Value. If Set fails, the field is unchanged.
@@ -162,7 +162,7 @@ func (f *field) parse(text string, into reflect.Value) error {
 	_, mayBeUnset := f.tag.Lookup("unset")
 	switch {
 	case len(f.words) > 0 && !slices.Contains(f.words, text) && !(text == "" && mayBeUnset):
-		return misfit{strconv.Quote(text), Either(f.words) + mapping.DidYouMean(text, f.words)}
+		return misfit{strconv.Quote(text), Either(f.words) + feed.DidYouMean(text, f.words)}
 	case isLeaf(into.Type()) && text == "" && mayBeUnset:
 		into.SetZero()
 		return nil

@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/mapping/cast"
@@ -111,7 +112,7 @@ func (r *reader) readFields(n *yaml.Node, where string, into any) map[string]*ya
 	r.pairs(n, where, func(at *yaml.Node, name string, value *yaml.Node) {
 		i := slices.IndexFunc(fields, func(f field) bool { return f.name == name })
 		if i < 0 {
-			r.fault(pos(at), where, "unknown key %q%s", name, mapping.DidYouMean(name, names(fields)))
+			r.fault(pos(at), where, "unknown key %q%s", name, feed.DidYouMean(name, names(fields)))
 			return
 		}
 		f := &fields[i]

@@ -3,11 +3,13 @@
 package cast
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold/schema"
 )
 
@@ -60,7 +62,8 @@ func ParseType(text string) (Type, error) {
 	name, rest, brackets := strings.Cut(text, "(")
 	t := Type{Kind: TypeKind(strings.TrimSpace(name))}
 	if !slices.Contains(TypeNames, t.Kind) {
-		return Type{}, fmt.Errorf("unknown type %q: there are %s", t.Kind, strings.ReplaceAll(strings.Trim(fmt.Sprint(TypeNames), "[]"), " ", ", "))
+		names := strings.Fields(strings.Trim(fmt.Sprint(TypeNames), "[]"))
+		return Type{}, fmt.Errorf("unknown type %q%s", t.Kind, cmp.Or(feed.DidYouMean(string(t.Kind), names), ": there are "+strings.Join(names, ", ")))
 	}
 	if !brackets {
 		return t, nil
