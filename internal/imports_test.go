@@ -68,7 +68,7 @@ var allowed = map[string][]string{
 	"internal/source/file":               {"internal/backoff", "internal/source", "internal/source/lines"},
 	"internal/source/tcp":                {"internal/backoff", "internal/source", "internal/source/lines", "internal/tcp"},
 	"internal/source/kafka": {"internal/backoff", "internal/feed", "internal/source", "internal/tcp", "github.com/twmb/franz-go/pkg/kadm", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/kmsg",
-		"github.com/twmb/franz-go/pkg/sasl", "github.com/twmb/franz-go/pkg/sasl/oauth", "github.com/twmb/franz-go/pkg/sasl/plain", "github.com/twmb/franz-go/pkg/sasl/scram"},
+		"github.com/twmb/franz-go/pkg/sasl", "github.com/twmb/franz-go/pkg/sasl/plain", "github.com/twmb/franz-go/pkg/sasl/scram"},
 	"internal/test/testkafka":       {"internal/test/pgserver", "internal/test/testcheck", "internal/test/testtls", "github.com/twmb/franz-go/pkg/kadm", "github.com/twmb/franz-go/pkg/kerr", "github.com/twmb/franz-go/pkg/kfake", "github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/kmsg"},
 	"internal/test/testmirror":      {},
 	"internal/test/testcheck":       {"github.com/rogpeppe/go-internal/txtar"},

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,7 +18,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/sasl"
-	"github.com/twmb/franz-go/pkg/sasl/oauth"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
@@ -43,8 +43,6 @@ const (
 	silentTries = 3
 	// newTopics is how often weir checks for new topics that match a pattern, and for new partitions.
 	newTopics = 10 * time.Second
-	// fetchWait is how long a broker may delay the response to a fetch.
-	fetchWait = 1000 // milliseconds
 )
 
 // brokers sends all requests to a cluster other than fetches for lanes, with one client.
@@ -112,29 +110,27 @@ func mechanism(k *Options) sasl.Mechanism {
 	case "scram-sha-512":
 		return scram.Sha512(password)
 	case "oauthbearer":
-		return bearer{oauth.Oauth(func(context.Context) (oauth.Auth, error) {
-			_, token, err := k.Login()
-			return oauth.Auth{Token: token}, err
-		})}
+		return bearer(k.Login)
 	}
 	return nil
 }
 
-// bearer is a login by token. A broker that rejects it gives a reason, which becomes the error.
-type bearer struct{ sasl.Mechanism }
+// bearer logs in by the token that it returns (RFC 7628).
+type bearer func() (user, token string, err error)
 
-func (m bearer) Authenticate(ctx context.Context, host string) (sasl.Session, []byte, error) {
-	s, first, err := m.Mechanism.Authenticate(ctx, host)
-	return bearerSession{s}, first, err
+func (bearer) Name() string { return "OAUTHBEARER" }
+
+func (b bearer) Authenticate(context.Context, string) (sasl.Session, []byte, error) {
+	_, token, err := b()
+	return b, []byte("n,,\x01auth=Bearer " + token + "\x01\x01"), err
 }
 
-type bearerSession struct{ sasl.Session }
-
-func (s bearerSession) Challenge(answer []byte) (done bool, next []byte, err error) {
-	if done, next, err = s.Session.Challenge(answer); err != nil {
-		err = loginError{fmt.Errorf("the broker does not take the token: %s", answer)}
+// Challenge implements [sasl.Session]. A broker that rejects the token answers with a reason.
+func (bearer) Challenge(answer []byte) (done bool, next []byte, err error) {
+	if len(answer) > 0 {
+		return false, nil, loginError{fmt.Errorf("the broker does not take the token: %s", answer)}
 	}
-	return done, next, err
+	return true, nil, nil
 }
 
 // retry retries a call that fails for a temporary reason.
@@ -243,13 +239,8 @@ func (c *connections) mayBeReplaced(err error) bool {
 	return isRefusal(err) && c.wasReached && (len(c.reached) > 0 || time.Since(c.since) < backoff.Replacement)
 }
 
-// errGone means that a partition begins after an offset, or ends before it, or belongs to another topic with the same
-// name.
-var errGone error = fatalError{errors.New("the topic no longer has it")}
-
-// fetch asks the leader of a lane for its stored batches from an offset on. It returns at least one whole batch, and
-// otherwise at most most bytes. Records of transactions are returned whether committed or not.
-func (b *brokers) fetch(ctx context.Context, of *lane, offset int64, most int32) (*kmsg.FetchResponseTopicPartition, error) {
+// batchAt asks the leader of a lane for the stored batch with an offset. The next ones may follow it in the answer.
+func (b *brokers) batchAt(ctx context.Context, of *lane, offset int64) (*kmsg.FetchResponseTopicPartition, error) {
 	meta, err := b.admin.Metadata(ctx, of.topic)
 	if err != nil {
 		return nil, err
@@ -259,29 +250,20 @@ func (b *brokers) fetch(ctx context.Context, of *lane, offset int64, most int32)
 	if err := errors.Join(topic.Err, at.Err); err != nil {
 		return nil, err
 	}
-	if of.id != "" && topic.ID.String() != of.id {
-		return nil, errGone
-	}
 	p := kmsg.NewFetchRequestTopicPartition()
-	p.Partition, p.FetchOffset, p.PartitionMaxBytes = of.number, offset, most
+	p.Partition, p.FetchOffset, p.PartitionMaxBytes = of.number, offset, minFetchBytes
 	t := kmsg.NewFetchRequestTopic()
 	t.Topic, t.TopicID, t.Partitions = of.topic, topic.ID, []kmsg.FetchRequestTopicPartition{p}
 	r := kmsg.NewPtrFetchRequest()
-	r.MaxWaitMillis, r.MinBytes, r.MaxBytes, r.Topics = fetchWait, 1, most, []kmsg.FetchRequestTopic{t}
+	r.MaxWaitMillis, r.MinBytes, r.MaxBytes, r.Topics = 1000, 1, minFetchBytes, []kmsg.FetchRequestTopic{t}
 	answer, err := r.RequestWith(ctx, b.client.Broker(int(at.Leader)))
 	if err != nil {
 		return nil, err
 	}
-	if err := kerr.ErrorForCode(answer.ErrorCode); err != nil {
-		return nil, err
-	}
 	if len(answer.Topics) == 0 || len(answer.Topics[0].Partitions) == 0 {
-		return nil, kerr.UnknownServerError
+		return nil, cmp.Or(kerr.ErrorForCode(answer.ErrorCode), error(kerr.UnknownServerError))
 	}
 	got := &answer.Topics[0].Partitions[0]
-	if errors.Is(kerr.ErrorForCode(got.ErrorCode), kerr.OffsetOutOfRange) {
-		return nil, errGone
-	}
 	return got, kerr.ErrorForCode(got.ErrorCode)
 }
 

@@ -22,10 +22,9 @@ const endsEvery = 15 * time.Second
 
 // A catalog holds the topics and partitions to read, as they were when the source was opened.
 type catalog struct {
-	cfg     *config
-	brokers *brokers
+	*brokers
 	cluster string
-	nodes   int         // brokers
+	nodes   int         // the number of brokers
 	lanes   []*lane     // sorted by topic and partition
 	grown   atomic.Bool // new lanes have appeared; see watchTopics
 }
@@ -78,7 +77,7 @@ func (c *catalog) find(ctx context.Context) error {
 // findLanes finds the partitions to read.
 func (c *catalog) findLanes(ctx context.Context) error {
 	pattern := c.cfg.spec.Pattern
-	meta, err := c.brokers.admin.Metadata(ctx, c.cfg.spec.Topics...)
+	meta, err := c.admin.Metadata(ctx, c.cfg.spec.Topics...)
 	if err != nil {
 		return err
 	}
@@ -126,7 +125,7 @@ func (c *catalog) findPartitions(t *kadm.TopicDetail) error {
 // findCompacted records which lanes belong to compacted topics.
 func (c *catalog) findCompacted(ctx context.Context) error {
 	k := &c.cfg.kafka
-	found, err := c.brokers.admin.DescribeTopicConfigs(ctx, topicsOf(c.lanes)...)
+	found, err := c.admin.DescribeTopicConfigs(ctx, topicsOf(c.lanes)...)
 	if err != nil {
 		return err
 	}
@@ -154,9 +153,9 @@ func topicsOf(lanes []*lane) (topics []string) {
 
 // listEnds returns the partitions' end offsets, at the reader's isolation level.
 func (c *catalog) listEnds(ctx context.Context, topics []string) (kadm.ListedOffsets, error) {
-	list := c.brokers.admin.ListCommittedOffsets
+	list := c.admin.ListCommittedOffsets
 	if c.cfg.kafka.Uncommitted {
-		list = c.brokers.admin.ListEndOffsets
+		list = c.admin.ListEndOffsets
 	}
 	ends, err := list(ctx, topics...)
 	return ends, errors.Join(err, ends.Error())
@@ -165,7 +164,7 @@ func (c *catalog) listEnds(ctx context.Context, topics []string) (kadm.ListedOff
 // findBounds reads the lanes' current first and end offsets.
 func (c *catalog) findBounds(ctx context.Context, lanes ...*lane) error {
 	topics := topicsOf(lanes)
-	starts, err := c.brokers.admin.ListStartOffsets(ctx, topics...)
+	starts, err := c.admin.ListStartOffsets(ctx, topics...)
 	if err = errors.Join(err, starts.Error()); err != nil {
 		return err
 	}
@@ -210,7 +209,7 @@ func (c *catalog) watchEnds(ctx context.Context) {
 // without a group; a group reports this to its members.
 func (c *catalog) watchTopics(ctx context.Context) {
 	for !c.grown.Load() && backoff.Sleep(ctx, newTopics) == nil {
-		now := &catalog{cfg: c.cfg, brokers: c.brokers}
+		now := &catalog{brokers: c.brokers}
 		if now.findLanes(ctx) != nil {
 			continue // the next fetch reports it
 		}
@@ -230,8 +229,8 @@ func (c *catalog) startOf(ctx context.Context, l *lane) (offset int64, err error
 	case at.Time.IsZero():
 		return l.start, nil
 	}
-	err = c.brokers.retry(ctx, func() error {
-		found, err := c.brokers.admin.ListOffsetsAfterMilli(ctx, at.Time.UnixMilli(), l.topic)
+	err = c.retry(ctx, func() error {
+		found, err := c.admin.ListOffsetsAfterMilli(ctx, at.Time.UnixMilli(), l.topic)
 		if err = errors.Join(err, found.Error()); err != nil {
 			return err
 		}
@@ -271,5 +270,5 @@ func (c *catalog) findEnd(ctx context.Context, l *lane, offset int64) error {
 	if offset <= l.end {
 		return nil
 	}
-	return c.brokers.retry(ctx, func() error { return c.findBounds(ctx, l) })
+	return c.retry(ctx, func() error { return c.findBounds(ctx, l) })
 }

@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -38,8 +37,8 @@ func isUnreadable(err error) bool {
 }
 
 // unreadable returns a lane whose next batch could not be read, or nil.
-func (f *fetcher) unreadable() *lane {
-	for _, l := range f.lanes {
+func (s *Source) unreadable() *lane {
+	for _, l := range s.reading {
 		if l.damage != nil {
 			return l
 		}
@@ -48,66 +47,43 @@ func (f *fetcher) unreadable() *lane {
 }
 
 // damaged returns the error for a lane whose next batch cannot be read.
-func (f *fetcher) damaged(ctx context.Context, l *lane) error {
+func (s *Source) damaged(ctx context.Context, l *lane) error {
 	var next int64
 	why := l.damage
-	var doubt error
 	if large := (*kgo.ErrDecompressTooLarge)(nil); errors.As(why, &large) {
-		most, limit := maxBatch(&f.cfg.common)
+		most, limit := maxBatch(&s.cfg.common)
 		next, why = large.NextOffset, fmt.Errorf("it decompresses to more than %d MiB (%s)", most>>20, limit)
-	} else {
-		next, doubt = f.offsetAfterBatch(ctx, l)
+	} else if err := s.retry(ctx, func() (err error) {
+		next, err = s.offsetAfter(ctx, l)
+		return err
+	}); err != nil {
+		return err
 	}
 	err := fmt.Errorf("%s: the batch at offset %d cannot be read: %w", l.name, l.at.Offset, why)
-	switch {
-	case doubt != nil:
-		return fmt.Errorf("%w; the offset of the next one is unknown: %w", err, doubt)
-	case next < 0:
-		return fmt.Errorf("%w; its header is damaged, too, so the offset of the next one is unknown: --start %s/%d=OFFSET begins at an offset", err, l.topic, l.number)
+	if next < 0 {
+		return fmt.Errorf("%w; its header is damaged, too, so the offset of the next one is unknown: --start %s=OFFSET begins at an offset", err, l.key())
 	}
-	return fmt.Errorf("%w; --start %s/%d=%d begins behind it, without these records", err, l.topic, l.number, next)
+	return fmt.Errorf("%w; --start %s=%d begins behind it, without these records", err, l.key(), next)
 }
 
-// offsetAfterBatch finds the offset after a lane's next batch, which cannot be read. It returns -1 if the header is
-// damaged, too.
-func (f *fetcher) offsetAfterBatch(ctx context.Context, l *lane) (next int64, err error) {
-	var answer *kmsg.FetchResponseTopicPartition
-	err = f.brokers.retry(ctx, func() (err error) {
-		answer, err = f.brokers.fetch(ctx, l, l.at.Offset, f.catalog.fetchBytes())
-		return err
-	})
+// offsetAfter returns the offset after a lane's next batch, as its header says; -1 if the header is damaged.
+func (b *brokers) offsetAfter(ctx context.Context, l *lane) (next int64, err error) {
+	answer, err := b.batchAt(ctx, l, l.at.Offset)
 	if err != nil {
 		return -1, err
 	}
-	h, ok := readHeader(answer.RecordBatches)
-	if !ok || h.last < l.at.Offset || h.last >= answer.HighWatermark {
+	var batch, after kmsg.RecordBatch
+	if batch.ReadFrom(answer.RecordBatches) != nil {
 		return -1, nil
 	}
-	after, more := readHeader(answer.RecordBatches[min(h.size, len(answer.RecordBatches)):])
-	room := h.last - h.first + 1 // compaction leaves fewer records
-	if more && h.last >= after.first || h.records < 1 || int64(h.records) > room || int64(h.records) < room && !more && !l.compacted {
-		return -1, nil
+	next = batch.FirstOffset + int64(batch.LastOffsetDelta) + 1
+	follows := after.ReadFrom(answer.RecordBatches[12+batch.Length:]) == nil // 12: the offset and the length
+	switch {
+	case next <= l.at.Offset || next > answer.HighWatermark:
+	case follows && next > after.FirstOffset:
+	case batch.NumRecords <= batch.LastOffsetDelta && !l.compacted: // compaction leaves fewer records
+	default:
+		return next, nil
 	}
-	return h.last + 1, nil
-}
-
-// A header is the header of a record batch.
-type header struct {
-	size        int   // the batch's, in bytes
-	first, last int64 // offsets
-	records     int32
-}
-
-// headerSize is the size in format 2, which all brokers since 0.11 write.
-const headerSize = 61 // bytes
-
-// readHeader reads the first header in batches. ok is false if there is no valid one.
-func readHeader(batches []byte) (h header, ok bool) {
-	if len(batches) < headerSize || batches[16] != 2 {
-		return h, false
-	}
-	number := func(at int) int32 { return int32(binary.BigEndian.Uint32(batches[at:])) }
-	h.first = int64(binary.BigEndian.Uint64(batches))
-	h.size, h.last, h.records = 12+int(number(8)), h.first+int64(number(23)), number(57)
-	return h, h.size >= headerSize && h.first >= 0
+	return -1, nil
 }

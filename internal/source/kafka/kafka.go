@@ -15,17 +15,18 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// A Source reads partitions. They are assigned by name or by a consumer group.
+// A Source reads partitions. They are assigned by name or by a consumer group. The goroutine that calls Next owns it.
 type Source struct {
-	cfg     *config
-	brokers *brokers
-	catalog *catalog
-	member  *member // nil: partitions are assigned by name
-	fetcher *fetcher
-	events  []source.Event // returned before fetched records
-	next    interrupter    // interrupts what Next waits for
-	stopped atomic.Bool
-	closing []func() // what Close calls, last first
+	*catalog
+	member   *member             // nil: partitions are assigned by name
+	consumer *kgo.Client         // fetches; nil before consume
+	reading  map[partition]*lane // lanes being fetched
+	pending  []fetched           // not yet returned by Next
+	texts    texter
+	events   []source.Event // returned before fetched records
+	next     interrupter    // interrupts what Next waits for
+	stopped  atomic.Bool
+	closing  []func() // what Close calls, last first
 }
 
 // A config is what a source was opened with. It does not change.
@@ -56,15 +57,15 @@ func New(ctx context.Context, spec string, o source.Options, k Options) (_ *Sour
 	if err != nil {
 		return nil, err
 	}
-	c := &catalog{cfg: cfg, brokers: b}
+	c := &catalog{brokers: b}
 	if err := b.retry(ctx, func() error { return c.find(ctx) }); err != nil {
 		b.client.Close()
 		return nil, err
 	}
-	s := &Source{cfg: cfg, brokers: b, catalog: c, closing: []func(){b.client.Close, background(c.watchEnds)}}
-	s.fetcher = &fetcher{cfg: cfg, brokers: b, catalog: c, lanes: map[partition]*lane{}, texts: texter{maxLine: cfg.common.MaxLine, kafka: &cfg.kafka, keys: newKeyReader()}}
+	s := &Source{catalog: c, reading: map[partition]*lane{}, texts: texter{maxLine: cfg.common.MaxLine, kafka: &cfg.kafka, keys: newKeyReader()},
+		closing: []func(){b.client.Close, background(c.watchEnds)}}
 	if k.Group != "" {
-		s.member = &member{cfg: cfg, brokers: b, catalog: c, calls: make(chan *call, 1), dirty: make(chan struct{}, 1), closing: make(chan struct{})}
+		s.member = &member{catalog: c, calls: make(chan *call, 1), dirty: make(chan struct{}, 1), closing: make(chan struct{})}
 	} else {
 		for _, l := range c.lanes {
 			s.events = append(s.events, s.opened(l))
@@ -78,8 +79,8 @@ func New(ctx context.Context, spec string, o source.Options, k Options) (_ *Sour
 
 // Lanes implements [source.Catalog].
 func (s *Source) Lanes() []string {
-	names := make([]string, len(s.catalog.lanes))
-	for i, l := range s.catalog.lanes {
+	names := make([]string, len(s.lanes))
+	for i, l := range s.lanes {
 		names[i] = l.name
 	}
 	return names
@@ -88,7 +89,7 @@ func (s *Source) Lanes() []string {
 // Ends implements [source.Catalog].
 func (s *Source) Ends() map[string]int64 {
 	ends := map[string]int64{}
-	for _, l := range s.catalog.lanes {
+	for _, l := range s.lanes {
 		ends[l.name] = l.end
 	}
 	return ends
@@ -140,18 +141,17 @@ func (s *Source) Close() error {
 
 // step returns the next event, or one without a lane if there is none yet. It returns io.EOF when everything is read.
 func (s *Source) step(ctx context.Context) (e source.Event, err error) {
-	f := s.fetcher
 	switch {
 	case ctx.Err() != nil:
 		return e, ctx.Err()
-	case s.catalog.grown.Load():
+	case s.grown.Load():
 		return e, source.ErrNewLane
 	case len(s.events) > 0:
 		e, s.events = s.events[0], s.events[1:]
 		return e, nil
-	case s.member == nil && len(f.lanes) == 0:
+	case s.member == nil && len(s.reading) == 0:
 		return e, io.EOF
-	case f.consumer == nil:
+	case s.consumer == nil:
 		return e, s.consume()
 	}
 	polling := ctx
@@ -163,13 +163,13 @@ func (s *Source) step(ctx context.Context) (e source.Event, err error) {
 			return e, err
 		}
 	}
-	if len(f.pending) > 0 {
+	if len(s.pending) > 0 {
 		return s.take(), nil
 	}
-	if l := f.unreadable(); l != nil {
-		return e, f.damaged(ctx, l)
+	if l := s.unreadable(); l != nil {
+		return e, s.damaged(ctx, l)
 	}
-	return e, f.poll(ctx, polling)
+	return e, s.poll(ctx, polling)
 }
 
 // consume starts fetching the lanes that were begun, or joins the group.
@@ -177,17 +177,24 @@ func (s *Source) consume() error {
 	m := s.member
 	waiting, stop := context.WithCancel(context.Background()) // the client's waits
 	s.closing = append(s.closing, stop)
-	what := []kgo.Opt{kgo.WithContext(waiting)}
+	isolation := kgo.ReadCommitted()
+	if s.cfg.kafka.Uncommitted {
+		isolation = kgo.ReadUncommitted()
+	}
+	most, _ := maxBatch(&s.cfg.common)
+	opts := append(s.options(), kgo.WithContext(waiting), kgo.ConsumeResetOffset(kgo.NoResetOffset()), kgo.FetchIsolationLevel(isolation),
+		kgo.KeepControlRecords(), kgo.FetchMaxBytes(s.fetchBytes()), kgo.MaxDecompressBatchBytes(most))
 	if m == nil {
-		what = append(what, kgo.ConsumePartitions(s.fetcher.offsets()))
+		opts = append(opts, kgo.ConsumePartitions(s.offsets()))
 	} else {
 		m.grouped(false)
-		what = append(what, m.options()...)
+		opts = append(opts, m.options()...)
 	}
-	consumer, err := s.fetcher.connect(what)
+	consumer, err := kgo.NewClient(opts...)
 	if err != nil {
 		return err
 	}
+	s.consumer = consumer
 	s.closing = append(s.closing, consumer.Close)
 	if m != nil {
 		s.closing = append(s.closing, background(func(ctx context.Context) { m.run(ctx, consumer, stop) }))
@@ -213,7 +220,7 @@ func (s *Source) answer(ctx context.Context) (some bool, err error) {
 		return true, s.handle(c)
 	default:
 	}
-	if len(s.fetcher.lanes) > 0 || !s.cfg.kafka.UntilEnd {
+	if len(s.reading) > 0 || !s.cfg.kafka.UntilEnd {
 		return false, nil
 	}
 	all, err := m.allCommitted(ctx, s.Lanes())
@@ -231,7 +238,7 @@ func (s *Source) handle(c *call) error {
 	case c.kind == assigned:
 		s.member.opening = c
 		for _, l := range c.lanes {
-			if s.fetcher.lanes[l.partition] == nil && !l.ended {
+			if s.reading[l.partition] == nil && !l.ended {
 				s.events = append(s.events, s.opened(l))
 			}
 		}
@@ -245,8 +252,8 @@ func (s *Source) handle(c *call) error {
 
 // release stops reading a lane. A lane that was read to its end may have uncommitted lines.
 func (s *Source) release(l *lane, c *call) {
-	reading := s.fetcher.lanes[l.partition] != nil
-	s.fetcher.remove(l)
+	reading := s.reading[l.partition] != nil
+	s.remove(l)
 	switch {
 	case c.kind == lost:
 		l.owned.Store(false)
@@ -260,9 +267,15 @@ func (s *Source) release(l *lane, c *call) {
 	}
 }
 
-// take returns the oldest fetched records as a block, or an event without a lane if none of them is a message.
+// take returns the oldest fetched records, of which there must be some, as a block, or an event without a lane if none
+// of them is a message.
 func (s *Source) take() source.Event {
-	l, b := s.fetcher.take()
+	first := &s.pending[0]
+	l := first.lane
+	b, n := s.texts.fill(l, first.records, s.cfg.common.Pool)
+	if first.records = first.records[n:]; len(first.records) == 0 {
+		s.pending = slices.Delete(s.pending, 0, 1)
+	}
 	if l.isAtEnd() {
 		s.end(l)
 	}
@@ -290,10 +303,10 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (none so
 			return none, err
 		}
 	}
-	if err := s.catalog.leaveOut(ctx, l, &at); err != nil {
+	if err := s.leaveOut(ctx, l, &at); err != nil {
 		return none, err
 	}
-	if err := s.catalog.check(ctx, l, at); err != nil {
+	if err := s.check(ctx, l, at); err != nil {
 		return none, err
 	}
 	l.at, l.damage = at, nil
@@ -302,11 +315,11 @@ func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (none so
 	if l.isAtEnd() {
 		s.end(l)
 	} else {
-		s.fetcher.lanes[l.partition] = l
+		s.reading[l.partition] = l
 	}
 	s.member.commitSoon() // so others see who owns the lane
 	return source.Lane{At: at.text(), Offset: at.Offset, Waits: !s.cfg.kafka.UntilEnd, Topic: l.topic, Number: fmt.Sprint(l.number),
-		Lag: l.lag, Connected: s.brokers.connected, Committed: func(c source.Cursor) { s.committed(l, c) }}, nil
+		Lag: l.lag, Connected: s.connected, Committed: func(c source.Cursor) { s.committed(l, c) }}, nil
 }
 
 // committed learns that a lane's records before a cursor are committed.
@@ -333,10 +346,18 @@ func (s *Source) startOf(ctx context.Context, l *lane) (int64, error) {
 	return s.catalog.startOf(ctx, l)
 }
 
-// end handles a lane that was read to its end.
+// end handles a lane that was read to its end. With a group, the partition may stay assigned to the member.
 func (s *Source) end(l *lane) {
 	l.ended = true
-	s.fetcher.end(l)
+	s.remove(l)
+	of := map[string][]int32{l.topic: {l.number}}
+	switch {
+	case s.consumer == nil:
+	case s.member != nil:
+		s.consumer.PauseFetchPartitions(of)
+	default:
+		s.consumer.RemoveConsumePartitions(of)
+	}
 	s.events = append(s.events, source.Event{Kind: source.Closing, Lane: l.name})
 }
 

@@ -31,7 +31,7 @@ func TestLane_Check(t *testing.T) {
 func TestCatalog_FetchBytes(t *testing.T) {
 	f := func(buffer int64, nodes int, want int32) {
 		t.Helper()
-		c := &catalog{nodes: nodes, cfg: &config{common: source.Options{Buffer: buffer}}}
+		c := &catalog{nodes: nodes, brokers: &brokers{cfg: &config{common: source.Options{Buffer: buffer}}}}
 		if got := c.fetchBytes(); got != want {
 			t.Errorf("%d brokers, a buffer of %d: %d, want %d", nodes, buffer, got, want)
 		}
@@ -56,8 +56,7 @@ func TestAppendKey(t *testing.T) {
 
 // withLane returns a source with a lane.
 func withLane(l *lane) *Source {
-	c := &catalog{lanes: []*lane{l}}
-	return &Source{catalog: c, fetcher: &fetcher{}}
+	return &Source{catalog: &catalog{lanes: []*lane{l}}}
 }
 
 // Records of a lost partition may already be the next member's, even if it was read to its end.

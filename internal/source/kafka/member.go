@@ -35,9 +35,7 @@ const (
 // calls, and wait until Next has handled them. The fence in the database, not the group, prevents two members from
 // committing the same records.
 type member struct {
-	cfg     *config
-	brokers *brokers
-	catalog *catalog
+	*catalog
 
 	calls   chan *call    // to Next
 	opening *call         // Next's: the call whose lanes are being opened
@@ -93,7 +91,7 @@ func (m *member) options() []kgo.Opt {
 }
 
 // grouped reports to the observer whether the run has joined the group (with or without partitions), or is waiting to.
-func (m *member) grouped(joined bool) { m.cfg.common.Observer.Grouped(joined, len(m.catalog.lanes)) }
+func (m *member) grouped(joined bool) { m.cfg.common.Observer.Grouped(joined, len(m.lanes)) }
 
 // call passes a call to Next. It reports whether Next got it.
 func (m *member) call(ctx context.Context, c *call) bool {
@@ -115,7 +113,7 @@ func (m *member) assigned(ctx context.Context, offsets map[string]map[int32]kgo.
 		of[topic] = slices.Collect(maps.Keys(partitions))
 		n += len(partitions)
 	}
-	c := &call{kind: assigned, lanes: m.catalog.lanesOf(of), from: make(chan map[partition]cursor, 1)}
+	c := &call{kind: assigned, lanes: m.lanesOf(of), from: make(chan map[partition]cursor, 1)}
 	if len(c.lanes) < n {
 		c.err = source.ErrNewLane
 	}
@@ -139,7 +137,7 @@ func (m *member) assigned(ctx context.Context, offsets map[string]map[int32]kgo.
 // next member's fence.
 func (m *member) revoked(ctx context.Context, cl *kgo.Client, of map[string][]int32) {
 	m.cfg.common.Observer.Rebalanced()
-	lanes := m.catalog.lanesOf(of)
+	lanes := m.lanesOf(of)
 	c := &call{kind: revoked, lanes: lanes, done: make(chan struct{}, len(lanes))}
 	if len(lanes) == 0 || !m.call(ctx, c) {
 		return
@@ -167,7 +165,7 @@ func (m *member) revoked(ctx context.Context, cl *kgo.Client, of map[string][]in
 // lost releases lanes that the group has already assigned to another member.
 func (m *member) lost(ctx context.Context, _ *kgo.Client, of map[string][]int32) {
 	m.grouped(false)
-	m.call(ctx, &call{kind: lost, lanes: m.catalog.lanesOf(of)})
+	m.call(ctx, &call{kind: lost, lanes: m.lanesOf(of)})
 }
 
 // commitSoon triggers a commit of offsets to Kafka. A nil member does nothing.
@@ -185,12 +183,12 @@ func (m *member) run(ctx context.Context, consumer *kgo.Client, stop context.Can
 	for ctx.Err() == nil {
 		select {
 		case <-m.dirty:
-			m.commitOffsets(ctx, consumer, m.catalog.lanes)
+			m.commitOffsets(ctx, consumer, m.lanes)
 		case <-ctx.Done():
 		}
 	}
-	if m.brokers.connected() {
-		m.commitOffsets(context.WithoutCancel(ctx), consumer, m.catalog.lanes)
+	if m.connected() {
+		m.commitOffsets(context.WithoutCancel(ctx), consumer, m.lanes)
 	}
 	close(m.closing)
 	m.leave(consumer, stop)
@@ -242,14 +240,14 @@ func (m *member) expel(id string) error {
 	if k.Consumer {
 		leave := kmsg.NewPtrConsumerGroupHeartbeatRequest()
 		leave.Group, leave.MemberID, leave.MemberEpoch = k.Group, id, -1 // the client's -2 would keep its partitions reserved
-		_, err := leave.RequestWith(ctx, m.brokers.client)
+		_, err := leave.RequestWith(ctx, m.client)
 		return err
 	}
 	leave := kmsg.NewPtrLeaveGroupRequest()
 	of := kmsg.NewLeaveGroupRequestMember()
 	of.MemberID = id
 	leave.Group, leave.MemberID, leave.Members = k.Group, id, []kmsg.LeaveGroupRequestMember{of}
-	_, err := leave.RequestWith(ctx, m.brokers.client)
+	_, err := leave.RequestWith(ctx, m.client)
 	return err
 }
 
@@ -260,12 +258,12 @@ func (m *member) allCommitted(ctx context.Context, lanes []string) (bool, error)
 	if err != nil {
 		return false, err
 	}
-	for i, l := range m.catalog.lanes {
+	for i, l := range m.lanes {
 		at, err := readCursor(cursors[i], l)
 		if err != nil || at.Offset < l.until {
 			return false, err
 		}
-		if err := m.catalog.check(ctx, l, at); err != nil {
+		if err := m.check(ctx, l, at); err != nil {
 			return false, err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -25,7 +24,7 @@ type OwnerError struct {
 
 func (e *OwnerError) Error() string {
 	return fmt.Sprintf("group %s reads into another database, which has %s up to offset %d: with two of them each would get a part of the partitions. "+
-		"Give this one another --group, and the same --job; or, to have it take the group over, end all members and add --start committed", e.Group, e.Lane, e.Offset)
+		"Give this one another --group, and the same --job; or end all members, forget the database by kafka-consumer-groups --group %[1]s --reset-offsets --to-current --all-topics --execute, and add --start committed", e.Group, e.Lane, e.Offset)
 }
 
 // ExitCode is the exit code of a run that finds another one in its place.
@@ -40,18 +39,18 @@ var _ source.Member = groupSource{}
 // an [*OwnerError] if the group's members write to another database.
 func (s groupSource) Join(ctx context.Context, peers source.Group) (map[string]source.Lane, error) {
 	s.member.peers, s.member.owner = peers, ownerPrefix+peers.Database
-	if err := s.member.takeGroup(ctx); err != nil {
+	if err := s.member.checkOwner(ctx); err != nil {
 		return nil, err
 	}
 	isKnown := map[string]bool{} // by topic; "" is any topic that a pattern finds
-	for _, l := range s.catalog.lanes {
+	for _, l := range s.lanes {
 		if peers.Known(l.name) {
 			isKnown[l.topic], isKnown[""] = true, s.cfg.spec.Pattern != nil
 		}
 	}
 	starts := map[string]source.Lane{}
 	var faults []error
-	for _, l := range s.catalog.lanes {
+	for _, l := range s.lanes {
 		if peers.Known(l.name) {
 			continue
 		}
@@ -66,39 +65,11 @@ func (s groupSource) Join(ctx context.Context, peers source.Group) (map[string]s
 	return starts, errors.Join(faults...)
 }
 
-// takeGroup reads the group's committed offsets. If --start says so, it takes the group over from another database.
-func (m *member) takeGroup(ctx context.Context) error {
-	k := &m.cfg.kafka
-	err := m.checkOwner(ctx)
-	if !k.Start.Committed || !errors.As(err, new(*OwnerError)) {
-		return err
-	}
-	m.cfg.common.Log.Warn(fmt.Sprintf("group %s has read into another database until now; taking it over", k.Group))
-	all := kadm.Offsets{}
-	for _, l := range m.catalog.lanes {
-		if at, ok := m.committed.Lookup(l.topic, l.number); ok && at.At >= 0 {
-			at.Metadata = m.owner
-			all.Add(at.Offset)
-		}
-	}
-	err = m.brokers.retry(ctx, func() error {
-		err := m.brokers.admin.CommitAllOffsets(ctx, k.Group, all)
-		if errors.Is(err, kerr.UnknownMemberID) {
-			return nil // it has members, for either database
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return m.checkOwner(ctx)
-}
-
 // checkOwner reads the group's offsets committed to Kafka. The error is an [*OwnerError] if they were committed for
 // another database.
 func (m *member) checkOwner(ctx context.Context) error {
-	err := m.brokers.retry(ctx, func() (err error) {
-		m.committed, err = m.brokers.admin.FetchOffsets(ctx, m.cfg.kafka.Group)
+	err := m.retry(ctx, func() (err error) {
+		m.committed, err = m.admin.FetchOffsets(ctx, m.cfg.kafka.Group)
 		if errors.Is(err, kerr.GroupIDNotFound) { // it has committed nothing yet
 			return nil
 		}
@@ -107,7 +78,7 @@ func (m *member) checkOwner(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, l := range m.catalog.lanes {
+	for _, l := range m.lanes {
 		at, ok := m.committed.Lookup(l.topic, l.number)
 		if ok && strings.HasPrefix(at.Metadata, ownerPrefix) && at.Metadata != m.owner {
 			return &OwnerError{Group: m.cfg.kafka.Group, Lane: l.name, Offset: at.At}
@@ -144,4 +115,4 @@ func (m *member) committedOf(l *lane) (int64, error) {
 }
 
 // Leads implements [source.Member].
-func (s groupSource) Leads() bool { return len(s.catalog.lanes) > 0 && s.catalog.lanes[0].owned.Load() }
+func (s groupSource) Leads() bool { return len(s.lanes) > 0 && s.lanes[0].owned.Load() }
