@@ -35,7 +35,7 @@ type Batch struct {
 
 	arena     arena  // of all values, versions and lines
 	marks     bool   // some value begins with initialMark or relativeMark
-	patched   bool   // some value begins with patchesMark
+	patches   int    // bytes of patches that are not applied: what they make takes as many
 	text      []byte // buffer for a merged value
 	rules     *rules
 	rows      rowStore
@@ -127,7 +127,7 @@ func (b *Batch) Hashes() iter.Seq[uint64] {
 
 // Bytes returns the memory that the content uses.
 func (b *Batch) Bytes() int {
-	return b.arena.bytes() + b.rows.bytes() + b.versions.bytes() + b.log.bytes() + b.relations.bytes()
+	return b.arena.bytes() + b.patches + b.rows.bytes() + b.versions.bytes() + b.log.bytes() + b.relations.bytes()
 }
 
 // keptArena is how many bytes of its arena a batch always keeps when it is reset.

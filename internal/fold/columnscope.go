@@ -34,10 +34,10 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 	}
 	// A row that only a reference created is older than all messages.
 	bare := vs.ensured || was.Exists && now.live == nil
-	if vs.tomb != 0 && !b.outlived(vs.tomb, now.tomb) {
+	if vs.tomb != 0 && !before(b.arena.get(vs.tomb), now.tomb) {
 		bare = vs.kept
 	}
-	out.Replaces = vs.ended != 0 && !b.outlived(vs.ended, now.tomb) && !b.outlived(vs.ended, now.live)
+	out.Replaces = vs.ended != 0 && !before(b.arena.get(vs.ended), now.tomb) && !before(b.arena.get(vs.ended), now.live)
 	removed := v.applyDelete(vs)
 	if vs.live != 0 {
 		if live := b.arena.get(vs.live); !before(live, removed) && !before(live, now.live) {
@@ -83,7 +83,7 @@ func (v *Resolver) column(out Row, vs *versions, was Stored) (res Resolved, err 
 func (v *Resolver) applyDelete(vs *versions) (removed []byte) {
 	b, now := &v.b, &v.now
 	v.cleared = v.cleared[:0]
-	if vs.tomb == 0 || b.outlived(vs.tomb, now.tomb) {
+	if vs.tomb == 0 || before(b.arena.get(vs.tomb), now.tomb) {
 		return now.tomb
 	}
 	now.tomb = b.arena.get(vs.tomb)
@@ -93,7 +93,7 @@ func (v *Resolver) applyDelete(vs *versions) (removed []byte) {
 			v.cleared = append(v.cleared, int32(n))
 		}
 	}
-	if !b.outlived(vs.tomb, now.live) {
+	if !before(b.arena.get(vs.tomb), now.live) {
 		now.live = nil
 	}
 	return nil
@@ -101,11 +101,6 @@ func (v *Resolver) applyDelete(vs *versions) (removed []byte) {
 
 // before reports whether a version is older than another. Nothing is older than a missing version.
 func before(version, other []byte) bool { return other != nil && feed.Older(version, other) }
-
-// outlived reports whether a delete is older than another version. A missing version is not newer.
-func (b *Batch) outlived(deleted ref, version []byte) bool {
-	return before(b.arena.get(deleted), version)
-}
 
 // clear sets the defaults of the columns that a delete cleared in a row that survives, and reports whether there are
 // any.

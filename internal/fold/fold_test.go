@@ -260,6 +260,7 @@ func benchmarkFold(b *testing.B, lines [][]byte) {
 	names, batch, o := &feed.Names{}, &fold.Batch{}, options(b, nil)
 	f, mapper, scan := fold.NewFolder(names, table, o), sinktest.NewMapper(names, o, "op=delete"), feed.NewScanner(names)
 	ahead, fields := make([]feed.Line, 64), []feed.Field(nil)
+	set, folders, changes := &fold.Set{Batches: []*fold.Batch{batch}, Unsplit: true}, fold.Folders{f}, make([]fold.TableChange, 1)
 	size, n := 0, 0
 	next := func() {
 		fields = fields[:0]
@@ -271,8 +272,9 @@ func benchmarkFold(b *testing.B, lines [][]byte) {
 		}
 		for i := range ahead {
 			f.Warm(batch, ahead, i)
-			c := mapper.Map(&ahead[i])
-			testcheck.NoError(b, f.Add(batch, &c, fold.Place{}))
+			changes[0].Change = mapper.Map(&ahead[i])
+			_, err := folders.Add(set, changes, fold.Place{})
+			testcheck.NoError(b, err)
 		}
 	}
 	for n < len(lines) {

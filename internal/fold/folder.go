@@ -117,7 +117,7 @@ func (f *Folder) Seal(b *Batch) {
 	sealed := f.rules
 	b.Table, b.Limits, sealed.table, b.rules = f.table.Clone(), f.opt.Limits, &b.Table, &sealed
 	b.Scope = sealed.scope
-	if b.patched {
+	if b.patches > 0 {
 		for i := range b.rows.all {
 			b.combine(&b.rows.all[i])
 		}
@@ -146,22 +146,6 @@ func (f *Folder) TakeIgnored() map[string]int64 {
 		}
 	}
 	return m
-}
-
-// Add merges a change into a batch that is not written to a database: for others see [Folders.Add]. An error of
-// type [*feed.Error] means that the change is rejected and the batch unchanged; any other error ends the run.
-func (f *Folder) Add(b *Batch, c *Change, at Place) error {
-	if err := f.check(b, c); err != nil {
-		return err
-	}
-	f.add(b, c, at)
-	return nil
-}
-
-// add merges the change that was checked last, a message of its own, into the batch.
-func (f *Folder) add(b *Batch, c *Change, at Place) {
-	made := f.prepareRow(b, c)
-	f.merge(b, c, made, &origin{Place: at, message: b.Messages})
 }
 
 // widen widens weir's columns for the values of the change.

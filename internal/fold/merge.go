@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"bytes"
 	"encoding/binary"
 	"slices"
 
@@ -74,7 +75,7 @@ func (b *Batch) mergeValue(r *Row, have ref, m *message, c cell, first bool) ref
 	case !column.Merge.Computes(), value[0] == 'n', column.Merge == merge.Patch && value[0] != '{':
 		return m.put(&b.arena, have, c.field)
 	case column.Merge == merge.Patch:
-		return b.patch(r, have, value, m.kept != nil)
+		return b.patch(have, value)
 	}
 	was, isRelative := b.mergeBase(r, have)
 	text := b.text[:0]
@@ -86,13 +87,7 @@ func (b *Batch) mergeValue(r *Row, have ref, m *message, c cell, first bool) ref
 		return have
 	}
 	b.text = text
-	return b.replace(have, text, m.kept != nil)
-}
-
-// replace returns the address of a computed value that overwrites a cell. isKept reports whether the batch keeps its
-// messages: the value at have may then belong to the log.
-func (b *Batch) replace(have ref, text []byte, isKept bool) ref {
-	if isKept {
+	if m.kept != nil { // the value may belong to the log
 		return b.arena.put(text)
 	}
 	return b.arena.set(have, text)
@@ -104,11 +99,7 @@ func (b *Batch) mergeBase(r *Row, have ref) (value []byte, isRelative bool) {
 	if have == 0 {
 		return nil, !r.Replaces
 	}
-	v := b.arena.get(have)
-	if v[0] == patchesMark {
-		v = v[patchesHead:binary.LittleEndian.Uint32(v[1:])]
-	}
-	switch v[0] {
+	switch v := b.arena.get(have); v[0] {
 	case relativeMark:
 		return v[1:], true
 	case initialMark, 'n': // a neutral default
@@ -118,68 +109,45 @@ func (b *Batch) mergeBase(r *Row, have ref) (value []byte, isRelative bool) {
 	}
 }
 
-// patchesMark is the first byte of a value in the arena to which patches are still added. After it, in 4 bytes, is the
-// index at which the value ends, then the value: a patch sequence after a relativeMark, or one that is applied to
-// nothing. The rest is free. When it is used up, the patches are combined, so each costs only its own length.
-const patchesMark, patchesHead = '~', 5
+// patchMark is the first byte of a value in the arena that is a patch which was not yet applied. After it, in 4 bytes, is
+// the address of the value in the cell before, then the patch. So each costs only its own length.
+const patchMark, patchHead = '~', 5
 
-// maxFree limits the bytes that are kept free for further patches of a value.
-const maxFree = 1 << 30
-
-// patch merges a patch into a cell and returns the address of the result.
-func (b *Batch) patch(r *Row, have ref, patch []byte, isKept bool) ref {
-	was, isRelative := b.mergeBase(r, have)
-	if cap(was)-len(was) >= len(patch) { // there is room behind the value
-		end := b.arena.get(have)[1:patchesHead]
-		n := len(merge.Extend(was, patch)) - len(was)
-		binary.LittleEndian.PutUint32(end, binary.LittleEndian.Uint32(end)+uint32(n))
-		return have
-	}
-	text := append(b.text[:0], patchesMark, 0, 0, 0, 0)
-	if isRelative {
-		text, b.marks = append(text, relativeMark), true
-	}
-	if len(was) == 0 || was[0] != '{' { // the first patch
-		patches := merge.Extend(nil, patch)
-		if !isRelative {
-			patches = merge.AppendPatched(nil, nil, patches)
-		}
-		b.text = append(text, patches...)
-		return b.replace(have, b.text[patchesHead:], isKept)
-	}
-	text = appendCombined(text, merge.Extend(was, patch), isRelative)
-	n := len(text)
-	binary.LittleEndian.PutUint32(text[1:], uint32(n))
-	size := n + min(2*n, maxFree)
-	if v := b.arena.get(have); v[0] == patchesMark && len(v) >= n+n/2 {
-		size = len(v)
-	}
-	b.text, b.patched = slices.Grow(text, size-n), true
-	return b.arena.set(have, b.text[:size])
+// patch adds a patch to a cell, and returns its address.
+func (b *Batch) patch(have ref, patch []byte) ref {
+	b.patches += len(patch)
+	b.text = append(binary.LittleEndian.AppendUint32(append(b.text[:0], patchMark), uint32(have)), patch...)
+	return b.arena.put(b.text)
 }
 
-// combine replaces the value in a cell to which patches were added with the one that they make.
+// combine replaces the patches in a row's cells by the values that they make.
 func (b *Batch) combine(r *Row) {
 	for col, have := range r.cells {
-		if have == 0 || b.arena.get(have)[0] != patchesMark {
+		if have == 0 || b.rules.table.Columns[col].Merge != merge.Patch {
 			continue
 		}
-		text := b.text[:0]
-		was, isRelative := b.mergeBase(r, have)
-		if isRelative {
-			text = append(text, relativeMark)
+		var last [][]byte // patches, the newest first
+		for have != 0 && b.arena.get(have)[0] == patchMark {
+			v := b.arena.get(have)
+			last, have = append(last, v[patchHead:]), ref(binary.LittleEndian.Uint32(v[1:]))
 		}
-		b.text = appendCombined(text, was, isRelative)
-		r.cells[col] = b.arena.set(have, b.text)
+		if last == nil {
+			continue
+		}
+		patches, isRelative := b.mergeBase(r, have)
+		if patches = bytes.Clone(patches); len(patches) > 0 && patches[0] != '{' {
+			patches = nil
+		}
+		for _, p := range slices.Backward(last) {
+			patches = merge.Extend(patches, p)
+		}
+		if isRelative {
+			b.text, b.marks = merge.AppendCombined(append(b.text[:0], relativeMark), patches), true
+		} else {
+			b.text = merge.AppendPatched(b.text[:0], nil, patches)
+		}
+		r.cells[col] = b.arena.set(r.cells[col], b.text)
 	}
-}
-
-// appendCombined appends the value that a patch sequence makes of the database's value, or of none.
-func appendCombined(dst, patches []byte, isRelative bool) []byte {
-	if isRelative {
-		return merge.AppendCombined(dst, patches)
-	}
-	return merge.AppendPatched(dst, nil, patches)
 }
 
 // setKey sets the key of a row to the message's.

@@ -52,20 +52,17 @@ func (f Folders) refer() {
 	}
 }
 
-// useReferred marks referenced tables as used, so they are created.
+// useReferred marks referenced tables, which come before those that refer to them, as used, so they are created.
 func (f Folders) useReferred(s *Set) {
 	var used func(table int) bool
 	used = func(table int) bool {
 		n := f[table].nested
 		return s.Batches[table].Used() || n != nil && n.parent >= 0 && used(n.parent)
 	}
-	for again := true; again; {
-		again = false
-		for i := range f {
-			for _, r := range f[i].table.Refs {
-				if to := s.Batches[r.Table]; !r.Owner && used(i) && !to.Used() && f[r.Table].keyHasTypes() {
-					to.relations.used, again = true, true
-				}
+	for i, folder := range slices.Backward(f) {
+		for _, r := range folder.table.Refs {
+			if to := s.Batches[r.Table]; !r.Owner && used(i) && !to.Used() && f[r.Table].keyHasTypes() {
+				to.relations.used = true
 			}
 		}
 	}

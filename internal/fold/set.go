@@ -95,9 +95,8 @@ type Folders []*Folder
 // Link makes all folders keep their messages if one of them does: if one table rejects a message, the others must
 // undo it.
 func (f Folders) Link() {
-	keep := slices.ContainsFunc(f, func(f *Folder) bool { return f.table.HasConstraints })
-	for _, folder := range f {
-		folder.table.HasConstraints = keep
+	if slices.ContainsFunc(f, func(f *Folder) bool { return f.table.HasConstraints }) {
+		f.KeepMessages()
 	}
 }
 

@@ -14,8 +14,7 @@ import (
 // patch does. Patches are therefore merged into a patch sequence: an object that may repeat a name and whose members
 // are applied in their order.
 
-// Extend appends a patch, an object, to a patch sequence, empty for none. It uses the sequence's memory if that has as
-// much room as the patch is long.
+// Extend appends a patch, an object, to a patch sequence, empty for none.
 func Extend(patches, patch []byte) []byte {
 	return join(appendPatch(patches, patch), len(patches))
 }

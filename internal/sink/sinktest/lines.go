@@ -41,16 +41,20 @@ func (m *Mapper) Map(l *feed.Line) fold.Change {
 // A Folder folds lines whose fields are the row.
 type Folder struct {
 	*fold.Folder
-	mapper *Mapper
-	scan   *feed.Scanner
-	fields []feed.Field // buffer
+	folders fold.Folders // it alone
+	mapper  *Mapper
+	scan    *feed.Scanner
+	fields  []feed.Field // buffer
+	set     fold.Set     // of the batch that was folded into last
+	changes [1]fold.TableChange
 }
 
 // NewFolder is [fold.NewFolder] for lines. deleteWhen is FIELD=VALUE or "".
 func NewFolder(t schema.Table, o fold.Options, deleteWhen string) *Folder {
 	names := &feed.Names{}
 	o.Deletes = o.Deletes || deleteWhen != ""
-	return &Folder{Folder: fold.NewFolder(names, t, o), mapper: NewMapper(names, o, deleteWhen), scan: feed.NewScanner(names)}
+	f := fold.NewFolder(names, t, o)
+	return &Folder{Folder: f, folders: fold.Folders{f}, mapper: NewMapper(names, o, deleteWhen), scan: feed.NewScanner(names)}
 }
 
 // Fold merges a line into a batch.
@@ -59,6 +63,10 @@ func (f *Folder) Fold(b *fold.Batch, text []byte, at fold.Place) error {
 	if f.fields = l.Scan(f.scan, f.fields[:0], text); l.Err != nil {
 		return l.Err
 	}
-	c := f.mapper.Map(&l)
-	return f.Add(b, &c, at)
+	if f.set.Batches == nil || f.set.Batches[0] != b {
+		f.set = fold.Set{Batches: []*fold.Batch{b}, Unsplit: true}
+	}
+	f.changes[0].Change = f.mapper.Map(&l)
+	_, err := f.folders.Add(&f.set, f.changes[:], at)
+	return err
 }

@@ -28,8 +28,8 @@ type Claims struct {
 	mu    sync.Mutex
 	locks *lockfile.File  // nil until something is claimed
 	lanes map[string]bool // lanes held
-	// The lock on the job's byte, held from the first Take on: shared with other runs, or exclusive.
-	shared, whole bool
+	// shared: the job's byte is locked, with other runs. A Take locks it, and the end of the claims unlocks it.
+	shared bool
 }
 
 var _ sink.Claims = (*Claims)(nil)
@@ -59,11 +59,7 @@ func (c *Claims) Take(ctx context.Context, lanes ...string) (found []sink.Checkp
 
 // TakeJob implements [sink.Claims].
 func (c *Claims) TakeJob(ctx context.Context) error {
-	return c.locking(ctx, func() error {
-		err := c.hold(c.locks.Lock)
-		c.whole = c.whole || err == nil
-		return err
-	})
+	return c.locking(ctx, func() error { return c.hold(c.locks.Lock) })
 }
 
 // locking opens the lock file and calls f, which locks something.
@@ -97,14 +93,14 @@ func (c *Claims) Close() error {
 		return nil
 	}
 	err := c.locks.Close()
-	c.locks, c.shared, c.whole = nil, false, false
+	c.locks, c.shared = nil, false
 	clear(c.lanes)
 	return err
 }
 
 // lock locks lanes, and returns those that it did not already hold.
 func (c *Claims) lock(lanes []string) (added []string, err error) {
-	if !c.whole && !c.shared {
+	if !c.shared {
 		if err := c.hold(c.locks.LockShared); err != nil {
 			return nil, err
 		}

@@ -261,18 +261,9 @@ func (c *conn) tidy() {
 	clear(c.stmts)
 }
 
-// do runs a reused statement that returns no rows.
-func (c *conn) do(sql string, args ...value) error {
-	s, err := c.prepare(sql)
-	if err != nil {
-		return err
-	}
-	return s.runWith(args...)
-}
-
 // undoOnError calls f. If f fails, it undoes what f did, unless the transaction has ended anyway.
 func (c *conn) undoOnError(f func() error) error {
-	if err := c.do("SAVEPOINT weir"); err != nil {
+	if err := c.exec("SAVEPOINT weir"); err != nil {
 		return err
 	}
 	err := f()
@@ -280,11 +271,11 @@ func (c *conn) undoOnError(f func() error) error {
 		return err
 	}
 	if err != nil {
-		if undo := c.do("ROLLBACK TO weir"); undo != nil {
+		if undo := c.exec("ROLLBACK TO weir"); undo != nil {
 			return undo
 		}
 	}
-	if release := c.do("RELEASE weir"); release != nil {
+	if release := c.exec("RELEASE weir"); release != nil {
 		return release
 	}
 	return err

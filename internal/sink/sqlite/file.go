@@ -31,11 +31,11 @@ func (f *file) open(ctx context.Context, flags int32) error {
 		flags = lib.SQLITE_OPEN_READONLY
 	}
 	before, err := os.Stat(f.path)
-	if err != nil {
+	switch {
+	case err != nil:
 		before = nil
-	}
-	if err := checkFile(f.path, before); err != nil {
-		return err
+	case !before.Mode().IsRegular():
+		return fmt.Errorf("%s is not a regular file", f.path)
 	}
 	if f.c, err = openConn(f.path, flags); err != nil {
 		f.c = nil

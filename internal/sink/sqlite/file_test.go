@@ -233,30 +233,22 @@ func TestFlush_RebuildKeepsWhatOthersAdded(t *testing.T) {
 // TestOpen_RefusedFiles: each is refused at once, and left unchanged.
 func TestOpen_RefusedFiles(t *testing.T) {
 	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
-	if err := errors.Join(os.WriteFile(path("one.db"), nil, 0o600), os.Link(path("one.db"), path("two.db")), os.Symlink("two.db", path("link.db")),
-		syscall.Mkfifo(path("fifo"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
-	socket, err := net.Listen("unix", path("s"))
+	fifo, sock := filepath.Join(dir, "fifo"), filepath.Join(dir, "s")
+	testcheck.NoError(t, syscall.Mkfifo(fifo, 0o600))
+	socket, err := net.Listen("unix", sock)
 	testcheck.NoError(t, err)
 	defer socket.Close()
-	for name, want := range map[string]string{
-		path("one.db"): "one.db has 2 names (hard links)", path("two.db"): "two.db has 2 names (hard links)", path("link.db"): "two.db has 2 names (hard links)",
-		path("fifo"): "is not a regular file", path("s"): "is not a regular file", "/dev/zero": "is not a regular file", dir: "is a directory",
-	} {
+	for _, name := range []string{fifo, sock, "/dev/zero", dir} {
 		for _, readOnly := range []bool{false, true} {
 			d, err := sqlite.Open(t.Context(), name, sqlite.Options{Options: sink.Options{Level: sink.Full, Log: logtest.New(t)}, ReadOnly: readOnly})
 			if err == nil {
 				d.Close()
 			}
-			if err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v, want %s", name, err, want)
+			if err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+				t.Errorf("%s: %v", name, err)
 			}
 		}
 	}
-	testcheck.NoError(t, os.Remove(path("one.db")))
-	open(t, path("link.db"), sqlite.Options{})
 }
 
 // TestOpen_LinkToAFileThatIsMissing: the file is created where the link points, and its lock is there, for both names.

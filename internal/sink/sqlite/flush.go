@@ -164,13 +164,7 @@ func (d *DB) write(ctx context.Context, f *sink.Flush) (res sink.Result, tables 
 
 // trim truncates the log if it has grown: a long-lived reader prevents its reuse.
 func (d *DB) trim() {
-	size := d.walBytes()
-	if size < walLimit || size < d.warnedAt {
-		return
-	}
-	_ = d.pragma("wal_checkpoint(TRUNCATE)") // a reader's lock is no failure here
-	if size = d.walBytes(); size > walWarning {
-		d.opt.Log.Warn(fmt.Sprintf("the write-ahead log %s-wal has grown to %d MiB: another program holds an old snapshot of the database open", d.path, size>>20))
-		d.warnedAt = 2 * size
+	if d.walBytes() >= walLimit {
+		_ = d.pragma("wal_checkpoint(TRUNCATE)") // a reader's lock is no failure here
 	}
 }

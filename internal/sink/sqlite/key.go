@@ -3,11 +3,9 @@ package sqlite
 import (
 	"encoding/hex"
 	"encoding/json"
-	"strconv"
 
 	lib "modernc.org/sqlite/lib"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/schema"
 )
@@ -61,10 +59,8 @@ func (v *value) json() []byte {
 	switch v.kind {
 	case lib.SQLITE_NULL:
 		return []byte("null")
-	case lib.SQLITE_INTEGER:
-		return strconv.AppendInt(nil, v.int, 10)
-	case lib.SQLITE_FLOAT:
-		return feed.AppendReal(nil, v.real())
+	case lib.SQLITE_INTEGER, lib.SQLITE_FLOAT:
+		return v.spelling()
 	case lib.SQLITE_BLOB:
 		return append(hex.AppendEncode([]byte(`"\\x`), v.text), '"')
 	}

@@ -66,7 +66,7 @@ func (p *pieces) nestTable(table int) error {
 // child tables.
 func (p *pieces) explode(table int, rows [][]*fold.Row) error {
 	w := p.writers[table]
-	if w == nil || !w.way.explodes {
+	if w == nil || !w.explodes {
 		return nil
 	}
 	if err := p.explosion.Explode(table, w.layout.b, w.piece.written); err != nil {
@@ -132,7 +132,8 @@ func (w *writer) deleteDescendants(r *fold.Row) error {
 			continue
 		}
 		top := &descendant.top.layout.b.Table
-		all, err := w.childKeys(descendant, r)
+		w.c.bound.release()
+		all, err := descendant.keysOf(r, w.layout.b, w.layout.b.Table.Key)
 		if err != nil {
 			return err
 		}
@@ -158,12 +159,6 @@ func (p *piece) has(key []byte) bool {
 		}
 	}
 	return p.keys[string(key)]
-}
-
-// childKeys returns the keys of a table's rows that belong to a row.
-func (w *writer) childKeys(descendant *childTable, r *fold.Row) ([]rowKey, error) {
-	w.c.bound.release()
-	return descendant.keysOf(r, w.layout.b, w.layout.b.Table.Key)
 }
 
 // A rowKey is a row's key as in messages, and as in the database.

@@ -18,7 +18,9 @@ import (
 type writer struct {
 	c          *conn
 	layout     *layout
-	way        strategy
+	upserts    bool // one statement may insert or update several rows
+	inserts    bool // one statement may insert several rows, after others that the table did not have
+	explodes   bool // rows of other tables are values in this table's rows
 	statements statements
 	references references
 	nested     nested
@@ -50,14 +52,6 @@ type piece struct {
 	last    *fold.Row       // the row that was looked up last; nil: none
 }
 
-// A strategy is how a table's rows are written. It is decided once per flush.
-type strategy struct {
-	upserts bool // one statement may insert or update several rows
-	inserts bool // one statement may insert several rows, after others that the table did not have
-	// explodes says that rows of other tables are values in this table's rows.
-	explodes bool
-}
-
 const (
 	// manyRows is how many rows one statement writes. Starting and ending one statement per row takes a fifth of a flush
 	// of new rows; 4 rows per statement save half of that.
@@ -67,11 +61,11 @@ const (
 	manyText    = 4 << 10
 )
 
-// decide sets the writer's strategy, when everything that affects its rows is known.
+// decide decides how the rows are written, once per flush, when everything that affects them is known.
 func (w *writer) decide(t *table, explodes bool) {
 	l := w.layout
-	w.way = strategy{explodes: explodes, upserts: !w.looksUp(t, explodes), inserts: !w.statements.exact && w.versions == nil && !explodes &&
-		!w.references.any() && l.insertsAsFolded() && len(l.columns) <= manyColumns}
+	w.explodes, w.upserts = explodes, !w.looksUp(t, explodes)
+	w.inserts = !w.statements.exact && w.versions == nil && !explodes && !w.references.any() && l.insertsAsFolded() && len(l.columns) <= manyColumns
 	w.news = l.b.Table.Appends()
 	w.buffer = rowBuffer{vals: make([]value, manyRows*len(l.cols)), width: len(l.cols)}
 }
@@ -170,7 +164,7 @@ func (w *writer) writeSome(rows []*fold.Row, wait bool) error {
 // groupOf returns the kind of statement that can write the rows in the buffer at once, if one can: they only set
 // values, none of them long.
 func (w *writer) groupOf(rows []*fold.Row) (kind int, ok bool) {
-	if !w.way.upserts && !w.way.inserts {
+	if !w.upserts && !w.inserts {
 		return 0, false
 	}
 	nulls, equal, first := false, true, w.buffer.row(0)
@@ -189,12 +183,12 @@ func (w *writer) groupOf(rows []*fold.Row) (kind int, ok bool) {
 		}
 	}
 	switch {
-	case w.way.upserts && equal:
+	case w.upserts && equal:
 		return equalGroup, true
-	case w.way.upserts && !nulls:
+	case w.upserts && !nulls:
 		return sparseGroup, true
 	}
-	return newGroup, w.way.inserts && w.news
+	return newGroup, w.inserts && w.news
 }
 
 // writeGroup writes the rows in the buffer by one statement. all is false if they must be looked up, because the table
@@ -255,18 +249,15 @@ func (w *writer) newer(r *fold.Row, wait bool) (err error) {
 			return err
 		}
 	}
-	looked := w.states == nil || was.State != nil
-	if looked {
-		w.layout.readKey(vals, r)
-		if _, err := w.references.findOwner(r, vals); err != nil {
-			return err
-		}
-		if was.Exists, err = w.layout.lookUp(sel, vals); err != nil {
-			return err
-		}
-		if at := w.layout.b.Version; was.Exists && w.states == nil && at >= 0 && !sel.null(at) {
-			was.Version = sel.spelling(at)
-		}
+	w.layout.readKey(vals, r)
+	if _, err := w.references.findOwner(r, vals); err != nil {
+		return err
+	}
+	if was.Exists, err = w.layout.lookUp(sel, vals); err != nil {
+		return err
+	}
+	if at := w.layout.b.Version; was.Exists && w.states == nil && at >= 0 && !sel.null(at) {
+		was.Version = sel.spelling(at)
 	}
 	newer, err := w.versions.Resolve(r, was)
 	if err != nil {
@@ -279,11 +270,6 @@ func (w *writer) newer(r *fold.Row, wait bool) (err error) {
 		w.piece.deletes = append(w.piece.deletes, r)
 	default:
 		w.layout.read(vals, r)
-		if !looked || len(w.nested.descendants) > 0 { // otherwise the statement is still at the row
-			sel.reset()
-			err = w.row(r, vals)
-			break
-		}
 		owned := false
 		if owned, err = w.relate(r, vals); err == nil && owned {
 			err = w.put(r, vals, was.Exists)
@@ -314,7 +300,7 @@ func (w *writer) relate(r *fold.Row, vals []value) (owned bool, err error) {
 	if err := w.references.findReferred(r, vals); err != nil {
 		return false, err
 	}
-	if w.way.explodes && !r.Deleted {
+	if w.explodes && !r.Deleted {
 		w.piece.written = append(w.piece.written, r)
 	}
 	if len(w.nested.descendants) > 0 && (r.Deleted || r.Replaces) {

@@ -32,11 +32,10 @@ type Options struct {
 type DB struct {
 	file
 	sink.Ledger
-	tables   map[string]*table // by lower-case name, as of the last commit
-	last     sink.Result       // of the last flush
-	wrote    bool
-	turn     turn
-	warnedAt int64 // size of the WAL at the last warning
+	tables map[string]*table // by lower-case name, as of the last commit
+	last   sink.Result       // of the last flush
+	wrote  bool
+	turn   turn
 }
 
 // table is a table as in the database, with what else its flushes need.
@@ -67,8 +66,7 @@ const (
 	yieldEvery   = 200 * time.Millisecond
 	defaultCache = 64 << 20 // bytes
 	walLimit     = 64 << 20 // bytes; a longer WAL is truncated
-	walWarning   = 256 << 20
-	maxColumns   = 2000 // SQLITE_MAX_COLUMN
+	maxColumns   = 2000     // SQLITE_MAX_COLUMN
 )
 
 // OFD locks keep an open database locked when other code in the process closes another descriptor of the same file;

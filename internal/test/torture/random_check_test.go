@@ -349,7 +349,7 @@ func (r *running) spoil() error {
 				return err
 			}
 			other = cmp.Or(map[string]string{"text": "{} || 'x'", "boolean": "NOT {}", "jsonb": `'["spoiled"]'`, "bigint": "CASE WHEN {} BETWEEN -5 AND 5 THEN 6 ELSE 0 END"}[kind],
-				"CASE WHEN {} = 0 THEN 1 ELSE -{} END")
+				"CASE WHEN {} = 0 THEN 1 ELSE 0 END")
 		}
 		other = strings.ReplaceAll(other, "{}", column)
 		change = "UPDATE t SET " + column + " = " + other + " WHERE " + which
