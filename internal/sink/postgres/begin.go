@@ -102,25 +102,26 @@ func (a *attempt) begin() {
 // transaction the client compares its rows with the database's: that took 4 µs a row on a busy machine.
 const stoppedAfter = time.Minute
 
-// lockTables adds the advisory locks between flushes: exclusive for tables that this flush needs for itself, shared for
-// the others. A piecewise flush needs the tables that may reject rows for itself: it writes messages in feed order, so
-// two such flushes could deadlock on each other's rows. Sets are written by one flush at a time: rows of one set that two
-// insert do not see each other, and the row that has the set is not locked if it does not change. For versions see
-// [part.exclusive].
+// lockTables adds an advisory lock for each table, in the order of their numbers, because other writers may have the
+// tables in another order: exclusive for tables that this flush needs for itself, shared for the others. A piecewise
+// flush needs the tables that may reject rows for itself: it writes messages in feed order, so two such flushes could
+// deadlock on each other's rows. Sets are written by one flush at a time: rows of one set that two insert do not see
+// each other, and the row that has the set is not locked if it does not change. So are rows with versions: what a flush
+// reads of them must still be so when it writes them.
 func (a *attempt) lockTables() {
-	locks := map[int64]bool{} // by number; true: exclusive
+	modes := map[int64]string{} // by number
 	for _, p := range a.parts {
-		if p.b.Used() {
-			locks[lockNumber("turns", a.d.schema, a.d.fullName(&p.after))] = p.isSet || a.piecewise && p.b.Table.HasConstraints
+		if !p.b.Used() {
+			continue
 		}
-		if p.b.Versioned() && (p.b.Used() || len(p.ddl) > 0) {
-			locks[a.d.versionsLock(&p.after)] = p.exclusive()
-			if p.b.Scope == fold.ColumnScope && !a.d.versions {
-				locks[lockNumber("versions", a.d.schema)] = true // the flush may create the table of versions
-			}
+		n := lockNumber("turns", a.d.schema, a.d.fullName(&p.after))
+		if modes[n] = "_shared"; p.isSet || p.b.Versioned() || a.piecewise && p.b.Table.HasConstraints {
+			modes[n] = ""
 		}
 	}
-	a.script.lockAll(locks)
+	for _, n := range slices.Sorted(maps.Keys(modes)) {
+		a.script.add("SELECT pg_advisory_xact_lock%s(%d)", modes[n], n)
+	}
 }
 
 // lockTaken adds locks of the tables if others keep changing their rows.
@@ -136,18 +137,6 @@ func (a *attempt) lockTaken() {
 	}
 	for _, t := range slices.Sorted(slices.Values(tables)) {
 		a.script.add("LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE", t)
-	}
-}
-
-// lockAll adds statements that take advisory locks, in the order of their numbers, because other writers may have the
-// tables in another order. locks says which are exclusive.
-func (s *script) lockAll(locks map[int64]bool) {
-	for _, n := range slices.Sorted(maps.Keys(locks)) {
-		mode := "_shared"
-		if locks[n] {
-			mode = ""
-		}
-		s.add("SELECT pg_advisory_xact_lock%s(%d)", mode, n)
 	}
 }
 

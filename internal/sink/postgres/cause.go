@@ -21,8 +21,7 @@ const (
 	errOther  cause = iota // the error says it
 	errFenced              // a lane is not where this flush begins, or its tables must not be emptied, unless it did so before
 	// errMoved: the table or its rows are not as they were read, or as they were assumed to be. The tables are reread,
-	// and the next try is more careful: it assumes no row to be new, and shares no table's versions. From the third try
-	// on, it waits for all who write to the tables.
+	// and the next try assumes no row to be new. From the third try on, it waits for all who write to the tables.
 	errMoved
 	errRows // the database rejects rows: they are written in pieces
 )

@@ -103,7 +103,7 @@ func (p *part) planRows(assumeNew bool) error {
 	case !p.b.Versioned():
 		p.plan = p.newPlan(p.b, p.writes)
 	case assumeNew: // after a duplicate key the flush is resent
-		if err := p.planNewer(p.t.versioned, p.storedRows()); err != nil {
+		if err := p.planNewer(p.t.versioned, make([]fold.Stored, len(p.writes))); err != nil {
 			return err
 		}
 	}
@@ -152,7 +152,6 @@ func (a *attempt) decide() error {
 			continue
 		}
 		tables++
-		p.plan.guarded = p.plan.versions != nil && !p.exclusive()
 		p.plan.way = p.choose(cascading > 0)
 		if err := a.explode(x, i); err != nil {
 			return err
@@ -175,7 +174,7 @@ func (p *part) choose(cascades bool) way {
 	for _, not := range []bool{
 		s.table.Appends(),      // there is nothing to conflict with
 		!s.table.isOwn(),       // NOT NULL, CHECK, defaults and triggers see each row, as if it were new
-		p.plan.versions != nil, // rows are checked against what was read
+		p.plan.versions != nil, // rows of which only the version is new are not locked
 		s.acts.marked(),        // deletes, and rows that start from nothing
 		len(s.resolved) > 0,    // a reference to a missing row is NULL, one that no message names stays
 		slices.ContainsFunc(s.columns, func(c staged) bool { return c.null >= 0 }),           // NULL in some rows, no value in others
@@ -226,7 +225,7 @@ func (p *part) write() {
 	g := &staging{shape: plan.shape, b: plan.batch, rows: plan.rows, plain: plan.way == copied, sent: p.tellSent}
 	if !g.plain {
 		if plan.versions != nil {
-			g.keyed, g.versions = true, plan.versions.rows
+			g.keyed, g.states = true, plan.versions.states
 		}
 		p.stageRows(plan.shape, g)
 	}

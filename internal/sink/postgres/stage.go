@@ -24,9 +24,9 @@ type stage struct {
 	functions []string
 }
 
-// maxStaged is how many columns of a table fit into the staging table, besides its own: n, op, marks, fill, key, state
-// and found.
-const maxStaged = 1600 - 7
+// maxStaged is how many columns of a table fit into the staging table, besides its own: n, op, marks, fill, key and
+// state.
+const maxStaged = 1600 - 6
 
 // stageName returns the name of a table's staging table.
 func (t *table) stageName() string { return fmt.Sprintf("%sweir_stage_%d", tempSchema, t.n) }
@@ -72,7 +72,7 @@ func (s *shape) readyStage(old stage, pooled bool) (all []string, now stage) {
 
 // create returns the statement that creates the table.
 func (s *stage) create(name string, pooled bool) string {
-	columns := []string{`n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid`}
+	columns := []string{`n integer, op "char", marks varbit, fill integer, key bytea, state bytea`}
 	for _, name := range slices.SortedFunc(maps.Keys(s.types), func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }) {
 		columns = append(columns, name+" "+s.types[name])
 	}
@@ -100,14 +100,13 @@ func (s *stage) emptySQL(name string) string {
 // A staging writes the rows of a COPY: into the staging table, or into the table itself.
 type staging struct {
 	*shape
-	b     *fold.Batch
-	rows  []*fold.Row
-	plain bool // into the table, with only its columns
-	keyed bool // with the key as versions have it
-	// versions are the staged versions of the rows; nil: none.
-	versions []rowVersion
-	sent     func(rows, of int) // called from time to time with how many rows were sent; nil: none
-	text     valueText
+	b      *fold.Batch
+	rows   []*fold.Row
+	plain  bool               // into the table, with only its columns
+	keyed  bool               // with the key as versions have it
+	states [][]byte           // see [versions]; nil: not staged
+	sent   func(rows, of int) // called from time to time with how many rows were sent; nil: none
+	text   valueText
 }
 
 // statement returns the COPY with its rows.
@@ -132,8 +131,8 @@ func (g *staging) copySQL() string {
 	if g.keyed {
 		cols = append(cols, "key")
 	}
-	if g.versions != nil {
-		cols = append(cols, "state", "found")
+	if g.states != nil {
+		cols = append(cols, "state")
 	}
 	for _, v := range g.copied() {
 		cols = append(cols, v.name)
@@ -225,8 +224,12 @@ func (g *staging) appendFacts(line []byte, n int, f *facts) []byte {
 	if g.keyed {
 		line = append(appendHex(line, r.Key), '\t')
 	}
-	if g.versions != nil {
-		line = g.versions[n].appendTo(line)
+	switch {
+	case g.states == nil:
+	case g.states[n] == nil:
+		line = append(line, '\\', 'N', '\t')
+	default:
+		line = append(appendHex(line, g.states[n]), '\t')
 	}
 	return line
 }

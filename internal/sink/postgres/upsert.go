@@ -13,9 +13,6 @@ import (
 type upsert struct {
 	*shape
 	only bool // no other table is written; otherwise deletes wait until all tables have their rows
-	// guarded says that other writers of the rows' versions run at the same time, so a row is written only if it is
-	// unchanged since the staged row was resolved against it.
-	guarded bool
 }
 
 // A tally classifies the rows that a statement affects.
@@ -35,9 +32,6 @@ const (
 // deadlock.
 func (u *upsert) statements(w way) []statement {
 	all := u.resolutions()
-	if u.guarded && u.acts.deletes > 0 {
-		all = append(all, u.lockDeleted())
-	}
 	count := "SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))\nFROM (" + u.table.relations() + ") r (id)"
 	all = append(all, statement{sql: count, tally: countsBefore})
 	if w == upserted {
@@ -48,10 +42,6 @@ func (u *upsert) statements(w way) []statement {
 		}
 	}
 	all = append(all, statement{sql: count, tally: countsAfter})
-	if u.guarded {
-		// The MERGE itself cannot report it: a value in a trigger or a domain could raise any error, too.
-		all = append(all, demand(errMoved, "coalesce(current_setting('weir.raced', true), '') = ''"))
-	}
 	if u.acts.deletes > 0 && !u.removes() && u.only {
 		all = append(all, u.delete())
 	}
@@ -91,7 +81,7 @@ func (u *upsert) upsertSQL() string {
 }
 
 // removes reports whether the MERGE deletes rows.
-func (u *upsert) removes() bool { return u.acts.deletes > 0 && u.only && !u.guarded }
+func (u *upsert) removes() bool { return u.acts.deletes > 0 && u.only }
 
 // maxFills is how many fills one MERGE writes: it has an action for each.
 const maxFills = 16
@@ -115,53 +105,18 @@ func (u *upsert) mergeSQL(from, to int) string {
 		b.WriteString("\nWHEN MATCHED AND s.op = 'd' THEN DELETE")
 	}
 	for _, c := range u.changes(from, to) {
-		fmt.Fprintf(&b, "\n%s\n  THEN UPDATE SET\n    %s", and("WHEN MATCHED", c.when), u.setList(u.raced(c.set)))
+		fmt.Fprintf(&b, "\n%s\n  THEN UPDATE SET\n    %s", and("WHEN MATCHED", c.when), u.setList(c.set))
 	}
 	for n := from; n < to; n++ {
 		into, values := u.inserted(u.fills[n])
 		row := "DEFAULT VALUES" // without a key, and with columns that have had only nulls, so they are not created yet
 		if len(into) > 0 {
-			if u.guarded {
-				values[0] = orRaced(hasState+" OR s.found IS NULL", values[0])
-			}
 			row = fmt.Sprintf("(%s)%s\n    VALUES (%s)", strings.Join(into, ", "), overriding, strings.Join(values, ", "))
 		}
 		fmt.Fprintf(&b, "\n%s\n  THEN INSERT %s", and("WHEN NOT MATCHED", u.lives(), u.isFill(n)), row)
 	}
 	return b.String()
 }
-
-// raced makes an update of guarded rows record that a row was changed meanwhile. A MERGE's conditions cannot use xmin,
-// but the values that it writes can.
-func (u *upsert) raced(set []assignment) []assignment {
-	if !u.guarded {
-		return set
-	}
-	i := slices.IndexFunc(set, func(a assignment) bool { return a.value != useDefault })
-	if i < 0 {
-		k := u.table.Key[0]
-		i, set = len(set), append(set, assignment{k, "t." + ident(u.table.Columns[k].Name)})
-	}
-	set[i].value = orRaced(u.asFound(hasState), set[i].value)
-	return set
-}
-
-// orRaced returns a column's value, and records if a condition does not hold: see [upsert.statements].
-func orRaced(holds, value string) string {
-	return fmt.Sprintf("CASE WHEN CASE WHEN %s THEN true ELSE set_config('weir.raced', 'on', true) = 'on' END THEN %s END", holds, value)
-}
-
-// asFound returns the condition that a row t of the table is unchanged since the staged row was resolved against it, or
-// was written by this flush; "" unless the rows are guarded.
-func (u *upsert) asFound(sure string) string {
-	if !u.guarded {
-		return ""
-	}
-	return "(" + sure + " OR t.xmin = s.found OR t.xmin = pg_current_xact_id()::xid)"
-}
-
-// hasState is the condition that a staged row has a state to store.
-const hasState = "s.state IS NOT NULL"
 
 // relations returns a query for the OIDs of the table and of those that have rows of it.
 func (t *relation) relations() string {
@@ -384,25 +339,5 @@ func and(conditions ...string) string {
 
 // delete deletes the rows that staged rows delete.
 func (u *upsert) delete() statement {
-	return statement{tally: deleted, sql: fmt.Sprintf("DELETE FROM %s t\nUSING %s s\nWHERE %s", u.table.ident, u.stage, and(u.asFound(hasState), u.on(), "s.op = 'd'"))}
-}
-
-// lockDeleted locks the guarded rows that are deleted later, and checks that it could lock all of them: it cannot lock a
-// row that another session deletes, or gives another key, during the wait for its lock, even if that session creates a
-// new row with the key. The flush is then resent. The condition on ctid does not turn the LEFT JOIN into an inner one, so
-// the planner looks up each staged row in the table, and not each row of the table among the staged ones.
-func (u *upsert) lockDeleted() statement {
-	key := []string{"s.found", hasState + " AS sure"}
-	for _, k := range u.table.Key {
-		key = append(key, fmt.Sprintf("s.c%d", k))
-	}
-	// A table that the flush creates has no schema before its name, which may be any name except weir's own.
-	return demand(errMoved, `(WITH weir_deleted AS MATERIALIZED (
-  SELECT s.n, %s
-  FROM %s s LEFT JOIN %s t ON %s
-  WHERE (t.ctid IS NULL) IS FALSE AND s.op = 'd')
-SELECT x.n = y.n
-FROM (SELECT count(*) n FROM (SELECT * FROM weir_deleted ORDER BY n) s, LATERAL (SELECT FROM %[3]s t WHERE %[5]s FOR UPDATE OF t) l) x,
-  (SELECT count(*) n FROM weir_deleted) y)`,
-		strings.Join(key, ", "), u.stage, u.table.ident, u.on(), and(u.asFound("s.sure"), u.on()))
+	return statement{tally: deleted, sql: fmt.Sprintf("DELETE FROM %s t\nUSING %s s\nWHERE %s", u.table.ident, u.stage, and(u.on(), "s.op = 'd'"))}
 }

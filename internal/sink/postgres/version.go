@@ -12,20 +12,10 @@ import (
 
 // versions are the versions of the rows that a flush writes to a table.
 type versions struct {
-	kept  []string // columns by their number in the states, as found
-	names []string // columns by their number from now on
-	rows  []rowVersion
+	kept   []string // columns by their number in the states, as found
+	names  []string // columns by their number from now on
+	states [][]byte // by row, the state to store; nil: the stored state is unchanged
 }
-
-// A rowVersion is what is staged for a row's version.
-type rowVersion struct {
-	state  []byte // the state to store; nil: the stored state is unchanged
-	origin origin
-}
-
-// An origin identifies what a row was resolved against: the xmin of its state, or of the row itself if its state is
-// unchanged; nil if there was none.
-type origin []byte
 
 func (d *DB) fullName(t *relation) string { return identOf(d.schemaOf(t.ident)) }
 
@@ -35,24 +25,6 @@ func (d *DB) dropVersions(s *script, table string) {
 		s.add("DELETE FROM %s.weir_versions WHERE tbl = %s", d.schema, literal(table))
 	}
 	s.add("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, literal(sink.VersionsMark(table)))
-}
-
-// versionsLock returns the number of the advisory lock of a table's versions.
-func (d *DB) versionsLock(table *relation) int64 {
-	return lockNumber("versions", d.schema, d.fullName(table))
-}
-
-// exclusive reports whether the flush must be the only one that writes the table's versions. Otherwise flushes share
-// the lock: one that finds that another has just written one of its rows starts again with an exclusive lock.
-func (p *part) exclusive() bool {
-	b := p.b
-	switch {
-	case p.a.piecewise, p.a.f.Rebuild, p.a.moved > 0:
-		return true
-	case !p.t.Exists, len(p.ddl) > 0:
-		return true
-	}
-	return b.Scope == fold.ColumnScope && p.t.versioned == nil // it may be the first one
 }
 
 // A lookup is what is read from the database before a table is written, and by which statements: 0 means none, because
@@ -89,17 +61,17 @@ func (p *part) askStored() {
 // statesSQL reads the states of staged rows, and whether they are in the table. OFFSET makes the planner look up each
 // row by its whole key, whatever it knows about the table.
 func (s *shape) statesSQL(schema, table string) string {
-	return fmt.Sprintf(`SELECT s.n, (SELECT t.xmin FROM %s t WHERE %s), encode(v.state, 'hex'), v.xmin
+	return fmt.Sprintf(`SELECT s.n, encode(v.state, 'hex'), EXISTS (SELECT FROM %s t WHERE %s)
 FROM %s s,
-  LATERAL (SELECT state, xmin FROM %s.weir_versions WHERE tbl = %s AND key = s.key OFFSET 0) v`,
+  LATERAL (SELECT state FROM %s.weir_versions WHERE tbl = %s AND key = s.key OFFSET 0) v`,
 		s.table.ident, s.on(), s.stage, schema, literal(table))
 }
 
 // versionsSQL reads the versions of staged rows that are in the table.
 func (s *shape) versionsSQL(version string) string {
-	return fmt.Sprintf(`SELECT s.n, r.xmin, r.version
+	return fmt.Sprintf(`SELECT s.n, r.version
 FROM %s s,
-  LATERAL (SELECT t.xmin, (%s)::text AS version FROM %s t WHERE %s OFFSET 0) r`, s.stage, version, s.table.ident, s.on())
+  LATERAL (SELECT (%s)::text AS version FROM %s t WHERE %s OFFSET 0) r`, s.stage, version, s.table.ident, s.on())
 }
 
 // version returns the column with a row's version. Its type may differ from the batch's, if others widened it.
@@ -122,76 +94,39 @@ func (p *part) readVersions(r []result) error {
 			return err
 		}
 	}
-	all := p.storedRows()
-	if err := p.decodeStored(all, r[p.lookup.rows].rows); err != nil {
-		return err
+	was := make([]fold.Stored, len(p.writes))
+	for _, row := range r[p.lookup.rows].rows {
+		w := &was[sink.Number(row[0])]
+		if p.b.Scope == fold.RowScope {
+			w.Exists, w.Version = true, row[1]
+			continue
+		}
+		w.Exists, w.State = string(row[2]) == "t", make([]byte, len(row[1])/2)
+		if _, err := hex.Decode(w.State, row[1]); err != nil {
+			return err
+		}
 	}
-	return p.planNewer(names, all)
+	return p.planNewer(names, was)
 }
 
-// storedRows returns the rows as if the database had none of them.
-func (p *part) storedRows() []storedRow {
-	all := make([]storedRow, len(p.writes))
-	for i, r := range p.writes {
-		all[i].row = r
-	}
-	return all
-}
-
-// planNewer plans to write the rows that are newer than those found. kept are the names of the columns that have
-// versions.
-func (p *part) planNewer(kept []string, all []storedRow) error {
+// planNewer plans to write the rows that are newer than what the database has of them. kept are the names of the columns
+// that have versions.
+func (p *part) planNewer(kept []string, was []fold.Stored) error {
 	resolver := fold.NewResolver(p.b, kept, &p.after.Table)
 	v := &versions{kept: kept, names: resolver.Names()}
 	var rows []*fold.Row
-	for i := range all {
-		res, err := resolver.Resolve(all[i].row, all[i].was)
+	for i, r := range p.writes {
+		res, err := resolver.Resolve(r, was[i])
 		if err != nil {
 			return err
 		}
-		if res.Unchanged && res.State == nil {
-			continue
+		if !res.Unchanged || res.State != nil {
+			rows, v.states = append(rows, &res.Row), append(v.states, res.State)
 		}
-		from := all[i].itself
-		if res.State != nil {
-			from = all[i].state
-		}
-		rows, v.rows = append(rows, &res.Row), append(v.rows, rowVersion{res.State, from})
 	}
 	p.plan = p.newPlan(resolver.Batch(), rows)
 	p.plan.versions = v
 	return nil
-}
-
-// A storedRow is a row, what the database has of it, and the origins of the row and of its state.
-type storedRow struct {
-	row           *fold.Row
-	was           fold.Stored
-	itself, state origin
-}
-
-// decodeStored decodes what was found of rows: their numbers, the xmin of existing ones, their state or version, and
-// the xmin of the state.
-func (p *part) decodeStored(all []storedRow, found [][][]byte) (err error) {
-	for _, row := range found {
-		r := &all[sink.Number(row[0])]
-		r.itself, r.was.Exists = row[1], row[1] != nil
-		if p.b.Scope == fold.RowScope {
-			r.was.Version = row[2]
-			continue
-		}
-		if r.was.State, err = unhex(row[2]); err != nil {
-			return err
-		}
-		r.state = row[3]
-	}
-	return nil
-}
-
-// unhex decodes a hex value in place.
-func unhex(text []byte) ([]byte, error) {
-	n, err := hex.Decode(text, text)
-	return text[:n], err
 }
 
 // keep adds statements that store the versions of the written rows, and remove old deletes.
@@ -203,58 +138,30 @@ func (p *part) keep(s *script) {
 	if p.isCopied() {
 		v.copyAll(s, d.schema, table, p.plan.rows)
 	} else {
-		s.put(p.plan.statesMerge(d.schema, table))
+		s.add(`INSERT INTO %s.weir_versions AS v (tbl, key, state, gone)
+SELECT %s, key, state, CASE WHEN op = 'd' THEN now() END
+FROM %s
+WHERE state IS NOT NULL
+ON CONFLICT (tbl, key) DO UPDATE SET state = excluded.state, gone = excluded.gone`, d.schema, literal(table), p.plan.stage)
 	}
-	// Rows that another writer has locked are left to that writer, and to the next flush.
-	s.add("DELETE FROM %s.weir_versions WHERE ctid = ANY (ARRAY(SELECT ctid FROM %[1]s.weir_versions WHERE tbl = %s AND gone < now() - interval '%d seconds' FOR UPDATE SKIP LOCKED))",
-		d.schema, literal(table), int64(p.a.f.Tombstones.Seconds()))
+	s.add("DELETE FROM %s.weir_versions WHERE tbl = %s AND gone < now() - interval '%d seconds'", d.schema, literal(table), int64(p.a.f.Tombstones.Seconds()))
 	if len(v.names) > len(v.kept) {
-		s.put(statement{sql: fmt.Sprintf("INSERT INTO %s.weir_meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = CASE 1 / (weir_meta.value IS NOT DISTINCT FROM %s)::integer WHEN 1 THEN excluded.value END",
-			d.schema, literal(sink.VersionsMark(table)), literal(namesText(v.names)), v.keptText()), means: means(errMoved, divisionByZero)})
+		s.addAll(d.dialect().SetMark(sink.VersionsMark(table), namesText(v.names)))
 	}
-}
-
-// statesMerge writes the staged states in key order, so writers cannot deadlock; a left join by nested loops keeps the
-// order. Rows are written after all states: until the commit, no other session can write a row whose state this flush
-// has written. If a state is not the one that the row was resolved against, a division by zero ends the transaction, as
-// with the fence. The table's name is an expression of the staged row: otherwise the planner would read all states of a
-// table whose size it does not know, and compare each with each row. The expression is NULL for rows without a state,
-// which are not looked up.
-func (u *upsert) statesMerge(schema, table string) statement {
-	matched, missing := "s.state", "s.state"
-	if u.guarded {
-		const state = "CASE 1 / (%s)::integer WHEN 1 THEN s.state END"
-		matched, missing = fmt.Sprintf(state, "v.xmin IS NOT DISTINCT FROM s.found"), fmt.Sprintf(state, "s.found IS NULL")
-	}
-	const gone = "CASE WHEN s.op = 'd' THEN now() END"
-	return statement{sql: fmt.Sprintf(`MERGE INTO %s.weir_versions v
-USING %s s ON v.tbl = CASE WHEN `+hasState+` THEN %s END AND v.key = s.key
-WHEN MATCHED
-  THEN UPDATE SET
-    state = %s,
-    gone = `+gone+`
-WHEN NOT MATCHED AND `+hasState+`
-  THEN INSERT (tbl, key, state, gone)
-    VALUES (%[3]s, s.key, %[5]s, `+gone+`)`, schema, "(SELECT n, op, key, state, found FROM "+u.stage+" ORDER BY n)", literal(table), matched, missing),
-		means: means(errMoved, divisionByZero, uniqueViolation)}
-}
-
-// keptText returns a literal of the names as found.
-func (v *versions) keptText() string {
-	if v.kept == nil {
-		return "NULL"
-	}
-	return literal(namesText(v.kept))
 }
 
 // copyAll adds a COPY of the versions of rows that have no stored versions. Others may have given columns numbers in
 // the meantime.
 func (v *versions) copyAll(s *script, schema, table string, rows []*fold.Row) {
-	s.put(demand(errMoved, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s", schema, literal(sink.VersionsMark(table)), v.keptText()))
+	kept := "NULL"
+	if v.kept != nil {
+		kept = literal(namesText(v.kept))
+	}
+	s.put(demand(errMoved, "(SELECT max(value) FROM %s.weir_meta WHERE name = %s) IS NOT DISTINCT FROM %s", schema, literal(sink.VersionsMark(table)), kept))
 	states := func(w *copyWriter) error {
 		prefix := append(appendCopyText(nil, []byte(table)), '\t')
 		for n, r := range rows {
-			state := v.rows[n].state
+			state := v.states[n]
 			if state == nil {
 				continue
 			}
@@ -266,19 +173,6 @@ func (v *versions) copyAll(s *script, schema, table string, rows []*fold.Row) {
 		return nil
 	}
 	s.put(statement{sql: "COPY " + schema + ".weir_versions (tbl, key, state) FROM STDIN", copy: states, means: means(errMoved, uniqueViolation)})
-}
-
-// appendTo appends a row's version for the staging table.
-func (v *rowVersion) appendTo(line []byte) []byte {
-	if v.state == nil {
-		line = append(line, '\\', 'N', '\t')
-	} else {
-		line = append(appendHex(line, v.state), '\t')
-	}
-	if v.origin == nil {
-		return append(line, '\\', 'N', '\t')
-	}
-	return append(append(line, v.origin...), '\t')
 }
 
 func namesText(names []string) string {

@@ -2,7 +2,7 @@
 --   {"id":1,"items":[{"sku":"x","gone":true},{"sku":"y","qty":2}]}
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea,
   c0 bigint
 ) ON COMMIT DELETE ROWS;
 COPY pg_temp.weir_stage_0 (n, c0) FROM STDIN;
@@ -17,7 +17,7 @@ SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_de
 FROM (SELECT '"public"."orders"'::regclass::oid) r (id);
 DROP TABLE IF EXISTS pg_temp.weir_stage_1;
 CREATE TEMP TABLE weir_stage_1 (
-  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea,
   c0 bigint,
   c1 text,
   c2 bigint

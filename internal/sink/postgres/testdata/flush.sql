@@ -37,7 +37,7 @@ SELECT 1 / ((SELECT concat_ws('; ',
     AND '"public"."t"'::regclass::oid = 1 AND NOT EXISTS (SELECT FROM "public"."t" WHERE false))::integer;
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea,
   c0 text,
   c1 text
 ) ON COMMIT DELETE ROWS;

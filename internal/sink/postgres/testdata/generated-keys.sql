@@ -2,7 +2,7 @@
 --   {"id":1,"items":[{"sku":"x"}]}
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea,
   c1 bigint
 ) ON COMMIT DELETE ROWS;
 COPY pg_temp.weir_stage_0 (n, c1) FROM STDIN;
@@ -32,7 +32,7 @@ SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_de
 FROM (SELECT '"public"."items"'::regclass::oid) r (id);
 DROP TABLE IF EXISTS pg_temp.weir_stage_2;
 CREATE TEMP TABLE weir_stage_2 (
-  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea,
   c0 bigint,
   c1 text,
   c2 text,

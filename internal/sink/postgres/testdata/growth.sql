@@ -38,7 +38,7 @@ INSERT INTO public.weir_meta (name, value) VALUES ('columns "public"."t"', '{"a"
 SET LOCAL lock_timeout = DEFAULT;
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea,
   c0 bigint,
   c2 text
 ) ON COMMIT DELETE ROWS;

@@ -2,7 +2,7 @@
 --   {"id":1,"integer":1,"double":0.5,"rounded":0.01,"exact":1,"digits":1,"since":"2026-01-01T00:00:00Z","least":"a","json":{"a":1},"text":{"a":1},"first":"x"}
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea,
   c0 text,
   c1 numeric,
   c2 numeric,

@@ -2,7 +2,7 @@
 --   {"id":1,"profile":{"a":1,"b":null}}
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea,
   c0 bigint,
   c1 json
 ) ON COMMIT DELETE ROWS;

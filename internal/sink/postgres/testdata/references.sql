@@ -2,7 +2,7 @@
 --   {"order":1,"customer":8}
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea,
   c1 bigint
 ) ON COMMIT DELETE ROWS;
 COPY pg_temp.weir_stage_0 (n, c1) FROM STDIN;

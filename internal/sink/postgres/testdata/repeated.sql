@@ -8,7 +8,7 @@ SET LOCAL enable_bitmapscan = DEFAULT;
 -- After the answer.
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea,
   c0 text,
   c1 text
 ) ON COMMIT DELETE ROWS;

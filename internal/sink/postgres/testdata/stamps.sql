@@ -3,7 +3,7 @@
 --   {"id":2,"op":"delete"}
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea,
   c2 bigint,
   c3 text
 ) ON COMMIT DELETE ROWS;

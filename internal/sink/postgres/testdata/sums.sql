@@ -7,7 +7,7 @@ COPY "public"."t" ("id", "n", "top") FROM STDIN;
 --   {"id":1,"n":2,"top":7}
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea,
   c0 bigint,
   c1 numeric,
   c2 bigint

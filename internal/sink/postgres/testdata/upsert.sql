@@ -7,7 +7,7 @@ COPY "public"."t" ("id", "a", "n") FROM STDIN;
 --   {"id":2,"n":2}
 DROP TABLE IF EXISTS pg_temp.weir_stage_0;
 CREATE TEMP TABLE weir_stage_0 (
-  n integer, op "char", marks varbit, fill integer, key bytea, state bytea, found xid,
+  n integer, op "char", marks varbit, fill integer, key bytea, state bytea,
   c0 bigint,
   c1 text,
   c2 bigint
