@@ -54,13 +54,10 @@ func Search(f *Flush, batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) ([
 	s := &search{f: f, batches: batches, w: w, state: Searching{Messages: len(todo)}}
 	for size := firstPiece; len(todo) > 0; {
 		aside, err := s.pass(todo, size)
-		if err == nil && len(aside) == len(todo) && size >= len(todo) { // not even together
-			s.final = true
-			aside, err = s.rejectAlone(aside)
-		}
 		if err != nil {
 			return nil, err
 		}
+		s.final = len(aside) == len(todo) && size >= len(todo) // not even together: no message waits
 		todo, size = aside, len(aside)
 	}
 	slices.SortFunc(s.rejects, func(x, y fold.Reject) int { return cmp.Or(cmp.Compare(x.Lane, y.Lane), cmp.Compare(x.Line, y.Line)) })
@@ -72,13 +69,13 @@ type search struct {
 	f       *Flush
 	batches []*fold.Batch
 	w       RowWriter
-	final   bool // no message waits
+	final   bool // no message of the pass waits
 	state   Searching
 	rejects []fold.Reject
 
 	// Of one pass:
-	aside   map[int]*Refusal // the messages that are set aside, by index; nil: an earlier one of their rows is
-	waiting map[rowKey]bool  // their rows
+	aside   map[int]bool    // the messages that are set aside, by index
+	waiting map[rowKey]bool // their rows
 }
 
 // A rowKey identifies a row among all tables.
@@ -89,7 +86,7 @@ type rowKey struct {
 
 // pass writes messages in pieces, the first of a given size, and returns those that it set aside.
 func (s *search) pass(todo []fold.Message, size int) (aside []fold.Message, err error) {
-	s.aside, s.waiting = map[int]*Refusal{}, map[rowKey]bool{}
+	s.aside, s.waiting = map[int]bool{}, map[rowKey]bool{}
 	for p := (pieces{of: len(todo), size: size}); p.at < p.of; {
 		n := p.next()
 		piece, last := s.piece(todo, p.at, n)
@@ -106,7 +103,7 @@ func (s *search) pass(todo []fold.Message, size int) (aside []fold.Message, err 
 		default:
 			p.rejected(last + 1 - p.at)
 			if refused.Waits && !s.final {
-				s.setAside(todo, last, refused)
+				s.setAside(todo, last)
 			} else {
 				s.reject(piece[0], refused)
 			}
@@ -116,7 +113,7 @@ func (s *search) pass(todo []fold.Message, size int) (aside []fold.Message, err 
 		}
 	}
 	for i, m := range todo {
-		if _, ok := s.aside[i]; ok {
+		if s.aside[i] {
 			aside = append(aside, m)
 		}
 	}
@@ -130,7 +127,7 @@ func (s *search) piece(todo []fold.Message, at, n int) (piece []fold.Message, la
 	}
 	for i := at; i < at+n; i++ {
 		if slices.ContainsFunc(todo[i], func(c fold.Single) bool { return s.waiting[keyOf(c)] }) {
-			s.setAside(todo, i, s.aside[i])
+			s.setAside(todo, i)
 		} else {
 			piece, last = append(piece, todo[i]), i
 		}
@@ -141,8 +138,8 @@ func (s *search) piece(todo []fold.Message, at, n int) (piece []fold.Message, la
 func keyOf(c fold.Single) rowKey { return rowKey{c.Table, string(c.Key())} }
 
 // setAside sets a message aside. Later messages of its rows must not overtake it.
-func (s *search) setAside(todo []fold.Message, at int, why *Refusal) {
-	s.aside[at] = why
+func (s *search) setAside(todo []fold.Message, at int) {
+	s.aside[at] = true
 	for _, c := range todo[at] {
 		s.waiting[keyOf(c)] = true
 	}
@@ -158,19 +155,6 @@ func (s *search) write(piece []fold.Message) (refused *Refusal, err error) {
 		return refused, nil
 	}
 	return nil, err
-}
-
-// rejectAlone rejects the messages that the last pass set aside because they were rejected alone, and returns the
-// others.
-func (s *search) rejectAlone(aside []fold.Message) (others []fold.Message, err error) {
-	for i, m := range aside { // all messages of the pass
-		if why := s.aside[i]; why == nil {
-			others = append(others, m)
-		} else {
-			s.reject(m, why)
-		}
-	}
-	return others, s.f.tellSearching(s.state)
 }
 
 // reject rejects a message.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -46,7 +45,7 @@ func (a *attempt) cause(err error) cause {
 		return errOther
 	case errors.As(err, &found) && found == errFenced, errors.As(err, new(rebuildError)):
 		return errFenced
-	case a.moved < maxMoved && (found == errMoved || isStale(e) || isDeadlock(e) || a.isTaken(e) || a.isOrphaned(e)):
+	case a.moved < maxMoved && (found == errMoved || isStale(e) || isDeadlock(e) || a.isTaken(e)):
 		return errMoved
 	case !a.piecewise && len(slices.Concat(a.rows...)) > 0 && (isRefusal(e) || isTimeout(err)):
 		return errRows // fewer may fit into the server's time limit
@@ -145,11 +144,4 @@ func (d *DB) judge(ctx context.Context, f *sink.Flush, failed error) (res sink.R
 		err = failed
 	}
 	return res, err
-}
-
-// isOrphaned reports whether a row was refused because its parent, which the same flush had found, is gone. Starting
-// again detects that change. If the rows' messages were kept, they are rejected instead.
-func (a *attempt) isOrphaned(e *pgconn.PgError) bool {
-	return e != nil && e.Code == "23503" && strings.HasPrefix(e.ConstraintName, schema.OwnKeys) &&
-		slices.ContainsFunc(a.parts, func(p *part) bool { return len(p.rows) > 0 && !p.b.Table.HasConstraints })
 }

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -40,10 +39,7 @@ func (c *client) sinkError(err error) error {
 		return err
 	}
 	class, reason, hint := classify(e)
-	switch {
-	case reason == "permission":
-		hint = c.grant(e)
-	case reason == "login" && errors.As(err, &connect) && c.mayBeReplaced():
+	if reason == "login" && errors.As(err, &connect) && c.mayBeReplaced() {
 		class = sink.Transient
 	}
 	if hint != "" {
@@ -128,31 +124,6 @@ func classify(e *pgconn.PgError) (class sink.Class, reason, hint string) {
 
 // ownTables are weir's tables in every database that weir has written to.
 const ownTables = "weir_checkpoints, weir_jobs, weir_meta, weir_rejects"
-
-// privileges are what weir needs of each kind of thing that the server names.
-var privileges = map[string]string{"schema": "USAGE, CREATE", "database": "CREATE", "sequence": "USAGE", "function": "EXECUTE",
-	"table": "SELECT, INSERT, UPDATE, DELETE, TRUNCATE, REFERENCES"}
-
-// grant returns the GRANT that gives the missing privilege.
-func (c *client) grant(e *pgconn.PgError) string {
-	to := " TO " + ident(c.config.User)
-	if strings.Contains(e.Message, `parameter "session_replication_role"`) {
-		return "--foreign-keys off: GRANT SET ON PARAMETER session_replication_role" + to
-	}
-	_, thing, ok := strings.Cut(e.Message, "permission denied for ")
-	if !ok { // it must be the owner
-		return "GRANT the owner's role" + to + ", or have the owner change it"
-	}
-	kind, name, _ := strings.Cut(thing, " ")
-	privilege := cmp.Or(privileges[kind], "ALL")
-	if c.reads && kind == "table" {
-		privilege = "SELECT"
-	}
-	if slices.Contains(strings.Split(ownTables, ", "), name) {
-		name = ownTables // otherwise the next run fails at the next table
-	}
-	return "GRANT " + privilege + " ON " + strings.ToUpper(kind) + " " + name + to
-}
 
 // isHopeless reports whether no connection is possible with these settings: the server has no TLS, its certificate is
 // not trusted, it rejects ours, or the host is unknown when the run begins.

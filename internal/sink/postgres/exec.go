@@ -11,7 +11,6 @@ func (d *DB) Execute(ctx context.Context, sql string) error {
 	s.addAll("BEGIN", briefly, block(sql), "COMMIT")
 	_, err := d.run(ctx, s)
 	if err == nil {
-		d.wrote = true
 		return nil
 	}
 	if undo := d.rollback(context.WithoutCancel(ctx)); undo != nil {

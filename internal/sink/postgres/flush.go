@@ -42,7 +42,6 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		}
 	}
 	res, err := run.write(ctx)
-	d.wrote = d.wrote || err == nil
 	return res, d.sinkError(err)
 }
 

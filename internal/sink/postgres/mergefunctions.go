@@ -1,8 +1,8 @@
 package postgres
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold/merge"
@@ -92,36 +92,25 @@ func (s *shape) mergeBase(c *staged) string {
 	return was
 }
 
-// functions returns the statements that create the functions that the columns need. Like the staging table, they are
-// temporary: they need no further privilege, and other sessions do not see them.
-func (s *shape) functions() (all []string) {
-	for _, f := range functions {
-		for i := range s.columns {
-			if strings.Contains(s.mergedValue(&s.columns[i], "NULL"), cmp.Or(f.used, f.name+"(")) {
-				all = append(all, "CREATE OR REPLACE FUNCTION "+f.name+f.definition)
-				break
-			}
-		}
-	}
-	return all
+// needsFunctions reports whether a merge function of the columns is one of the session's.
+func (s *shape) needsFunctions() bool {
+	return slices.ContainsFunc(s.columns, func(c staged) bool { return strings.Contains(s.mergedValue(&c, "NULL"), tempSchema) })
 }
 
-// functions implement package merge in the database. They contain no backslash, whose meaning depends on
-// standard_conforming_strings, and compare texts with their own collation, because different names may be equal in the
-// column's collation.
-var functions = []struct {
-	name, definition string
-	used             string // text of an expression that needs the function; "": its name
-}{
+// functions create functions that implement package merge in the database. Like the staging table, they are temporary:
+// they need no further privilege, and other sessions do not see them. They contain no backslash, whose meaning depends
+// on standard_conforming_strings, and compare texts with their own collation, because different names may be equal in
+// the column's collation.
+var functions = []string{
 	// weir_number raises an error for a text that is not a JSON number, even if a cast would accept it.
-	{"pg_temp.weir_number", `(base text) RETURNS numeric LANGUAGE sql IMMUTABLE AS $$
+	`CREATE OR REPLACE FUNCTION pg_temp.weir_number(base text) RETURNS numeric LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE
     WHEN base COLLATE "C" ~ '^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][-+]?[0-9]+)?$' THEN base::numeric
     ELSE quote_literal(base)::numeric
   END
-$$`, ""},
+$$`,
 	// weir_instant returns an RFC 3339 time as numbers to compare, or NULL: whether it has a zone, and seconds since 1970.
-	{"pg_temp.weir_instant", `(v text) RETURNS numeric[] LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+	`CREATE OR REPLACE FUNCTION pg_temp.weir_instant(v text) RETURNS numeric[] LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
   p CONSTANT text[] := regexp_match(v COLLATE "C",
     '^([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})([.][0-9]+)?([Zz]|([-+])([0-9]{2}):([0-9]{2}))?$');
@@ -139,9 +128,9 @@ BEGIN
     + (p[4]::int * 60 + p[5]::int) * 60 + p[6]::int + coalesce(p[7], '0')::numeric
     - coalesce((p[9] || (p[10]::int * 60 + p[11]::int))::int * 60, 0)];
 END
-$$`, "pg_temp.weir_older"},
+$$`,
 	// weir_older reports a < b: numbers sort before times, and these before other texts, which compare byte by byte.
-	{"pg_temp.weir_older", `(a text, b text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+	`CREATE OR REPLACE FUNCTION pg_temp.weir_older(a text, b text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
 DECLARE
   number CONSTANT text := '^[-+]?[0-9]+([.][0-9]+)?([eE][-+]?[0-9]+)?$';
   is_a CONSTANT boolean := a COLLATE "C" ~ number;
@@ -163,10 +152,10 @@ BEGIN
   END IF;
   RETURN a COLLATE "C" < b;
 END
-$$`, ""},
+$$`,
 	// weir_patch applies a patch sequence by RFC 7396. For a repeated name, null comes first and an object last. A long
 	// patch may have more levels than the server's stack, and more names than can be compared with all others.
-	{"pg_temp.weir_patch", `(base jsonb, patches json) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
+	`CREATE OR REPLACE FUNCTION pg_temp.weir_patch(base jsonb, patches json) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   removed text[];
   plain jsonb;
@@ -188,10 +177,10 @@ BEGIN
   INTO nested FROM json_each(patches) WHERE json_typeof(value) = 'object';
   RETURN base || coalesce(nested, '{}');
 END
-$$`, ""},
+$$`,
 	// weir_patch_text is the same for text, which keeps the order of members. A text that is not an object counts as
 	// {}. It does not recur: it takes objects apart from the outside, and puts them together from the inside.
-	{"pg_temp.weir_patch_text", `(base text, patches json) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
+	`CREATE OR REPLACE FUNCTION pg_temp.weir_patch_text(base text, patches json) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   names text[] := '{NULL}'; -- of all members, after the object itself
   vals text[] := ARRAY[base];
@@ -257,5 +246,5 @@ BEGIN
   END LOOP;
   RETURN vals[1];
 END
-$$`, "pg_temp.weir_patch"},
+$$`,
 }

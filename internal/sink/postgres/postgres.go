@@ -32,8 +32,7 @@ type DB struct {
 	tables map[string]*table // tables read, by the feed's names
 	stuck  map[string]string // columns of weir's that could not be widened, and why
 
-	last  lastFlush
-	wrote bool // a flush was committed
+	last lastFlush
 }
 
 // A table is what is known about a table that flushes write.
@@ -115,13 +114,8 @@ func (d *DB) Close() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
-	var err error
-	if d.opt.Level == sink.Normal && d.wrote {
-		// A commit that waits for the disk makes all earlier ones durable.
-		_, err = d.query(ctx, "BEGIN", "SET LOCAL synchronous_commit = on", "UPDATE "+d.schema+".weir_meta SET value = value WHERE name = 'format'", "COMMIT")
-	}
 	d.close(ctx)
-	return d.sinkError(err)
+	return nil
 }
 
 // systemColumns are in every table.
@@ -149,7 +143,7 @@ var Driver = sink.Driver{
 	},
 }
 
-// commitLevels are the values of synchronous_commit. At Normal, Close waits for the disk.
+// commitLevels are the values of synchronous_commit.
 var commitLevels = map[sink.Level]string{sink.Off: "off", sink.Normal: "off", sink.Full: "on", sink.Extra: "remote_apply"}
 
 // keywords matches the start of a connection string of keywords and values, with a known keyword or two of any name.

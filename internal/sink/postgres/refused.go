@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/sink"
 )
@@ -77,7 +78,7 @@ func (c *pieces) Write(rows [][]*fold.Row, together bool) error {
 	switch e := pgError(err); {
 	case isRefusal(e), errors.As(err, new(slowError)):
 		table, text := c.failedTable(), words(e)
-		if alone && n <= mostChecked && isRefusal(e) {
+		if alone && isRefusal(e) {
 			text = c.columnOf(e) + text
 		}
 		return &sink.Refusal{Err: errors.New(text), Table: table, Waits: c.linked[constraintName(e)]}
@@ -120,49 +121,29 @@ func (c *pieces) tryWithoutLocks(timeout error) error {
 	return err
 }
 
-// mostChecked is the number of rows of one message up to which their values are checked.
-const mostChecked = 100
+// stagedColumn matches where an error of a COPY says that a value is.
+var stagedColumn = regexp.MustCompile(`weir_stage_\d+\b.*?\bc(\d+)\b`)
 
 // columnOf returns the column of the value that an error is about, as the start of a reason; "" if no value is, or the
-// error names it. The server reads each value as the table's column would, and stops at the one that fails.
+// error names it. Of several columns with the domain that refuses the value it returns all.
 func (c *pieces) columnOf(e *pgconn.PgError) string {
-	if e.ColumnName != "" || e.ConstraintName != "" && e.TableName != "" {
+	st := c.script.failed()
+	if st.part == nil || st.part.plan == nil || e.ColumnName != "" || e.TableName != "" {
 		return ""
 	}
-	var names, checks []string
-	for _, p := range c.parts {
-		if p.plan == nil {
-			continue
-		}
-		for _, r := range p.plan.rows {
-			for _, u := range p.plan.columns {
-				of := &p.plan.table.Columns[u.at]
-				if raw := p.plan.batch.Value(r, u.from); raw != nil && raw[0] != 'n' && !u.merge.Computes() {
-					value := feed.AppendString(nil, string(new(valueText).of(raw, of.Type)))
-					object := quote(fmt.Sprintf("{%s: %s}", feed.AppendString(nil, of.Name), value))
-					names = append(names, of.Name)
-					checks = append(checks, fmt.Sprintf("SELECT FROM json_to_record(%s) r (%s %s)", object, ident(of.Name), of.Decl))
-				}
-			}
+	var names []string
+	at := stagedColumn.FindStringSubmatch(e.Where)
+	t := &st.part.plan.table
+	for _, u := range st.part.plan.columns {
+		if of := &t.Columns[u.at]; st.copy != nil && at != nil && at[1] == strconv.Itoa(u.at) ||
+			st.copy == nil && t.cols[u.at].domain && e.DataTypeName != "" && strings.HasSuffix("."+strings.ReplaceAll(of.Decl, `"`, ""), "."+e.DataTypeName) {
+			names = append(names, strconv.Quote(of.Name))
 		}
 	}
-	for i := 0; i < len(checks); i++ { // another value may fail too, before this one
-		c.next()
-		first := c.script.add("SAVEPOINT weir") + 1
-		for _, check := range checks[i:] {
-			c.script.add("%s", check)
-		}
-		_, err := c.d.run(c.ctx, c.script)
-		c.first = []string{"ROLLBACK TO weir", "RELEASE weir"}
-		found := pgError(err)
-		if found == nil || c.script.done < first {
-			break
-		}
-		if i += c.script.done - first; found.Code == e.Code && found.Message == e.Message {
-			return fmt.Sprintf("column %q: ", names[i])
-		}
+	if names == nil {
+		return ""
 	}
-	return ""
+	return "column " + strings.Join(names, " or ") + ": "
 }
 
 // words returns the database's own message for a refusal, on one line.

@@ -236,19 +236,10 @@ func (s *shape) keysOnly() *shape {
 
 // copyable reports whether rows can be copied into the table itself if all are new, which takes a third of the time. If
 // one is not new, the database refuses it, and the flush is resent. If the database might not refuse it, because a
-// trigger skips the row or an inheriting table has it, rows are not copied. Nor are they if they lack a column whose
-// type is a domain, because a COPY does not check the NULL.
+// trigger skips the row or an inheriting table has it, rows are not copied. Nor are they if a column's type is a domain,
+// because a COPY that lacks the column does not check its NULL.
 func (s *shape) copyable() bool {
 	return s.acts.deletes == 0 && len(s.columns)+len(s.stamps) > 0 && len(s.resolved) == 0 && !s.table.triggers && !s.table.inherited &&
-		!slices.ContainsFunc(s.columns, func(c staged) bool { return c.fill >= 0 || c.merge == merge.Patch }) && !s.lacksDomain()
-}
-
-// lacksDomain reports whether a column whose type is a domain is in no row.
-func (s *shape) lacksDomain() bool {
-	for at, c := range s.table.cols {
-		if c.domain && !slices.ContainsFunc(s.columns, func(c staged) bool { return c.at == at }) {
-			return true
-		}
-	}
-	return false
+		!slices.ContainsFunc(s.columns, func(c staged) bool { return c.fill >= 0 || c.merge == merge.Patch }) &&
+		!slices.ContainsFunc(s.table.cols, func(c column) bool { return c.domain })
 }

@@ -17,11 +17,10 @@ import (
 // A stage is the temporary table that a batch is copied into before it is merged. It is created once and emptied at
 // each commit. Behind a pooler, which may give the next flush another session, it is created for each flush.
 type stage struct {
-	types map[string]string // of its columns, except those that every stage has; nil: it does not exist
-	used  bool              // it may hold rows of this transaction, or dead rows of a rolled-back one
-	rows  int               // number of both; 0 if not counted
-	// functions are the statements that created the session's functions.
-	functions []string
+	types     map[string]string // of its columns, except those that every stage has; nil: it does not exist
+	used      bool              // it may hold rows of this transaction, or dead rows of a rolled-back one
+	rows      int               // number of both; 0 if not counted
+	functions bool              // the session's functions exist
 }
 
 // maxStaged is how many columns of a table fit into the staging table, besides its own: n, op, marks, fill, key and
@@ -34,7 +33,7 @@ func (t *table) stageName() string { return fmt.Sprintf("%sweir_stage_%d", tempS
 const tempSchema = "pg_temp."
 
 // readyStage returns the statements that empty the staging table, or recreate it if it does not fit, and that create
-// missing functions; and the stage's state from then on, until the transaction ends.
+// the functions, if they are missing; and the stage's state from then on, until the transaction ends.
 func (s *shape) readyStage(old stage, pooled bool) (all []string, now stage) {
 	need := map[string]string{}
 	for _, c := range s.columns {
@@ -61,11 +60,8 @@ func (s *shape) readyStage(old stage, pooled bool) (all []string, now stage) {
 		}
 		now.rows = old.rows
 	}
-	now.used, now.functions = true, slices.Clip(old.functions)
-	for _, f := range s.functions() {
-		if !slices.Contains(old.functions, f) {
-			all, now.functions = append(all, f), append(now.functions, f)
-		}
+	if now.used, now.functions = true, old.functions || s.needsFunctions(); now.functions && !old.functions {
+		all = append(all, functions...)
 	}
 	return all, now
 }

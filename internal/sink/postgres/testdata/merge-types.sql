@@ -63,6 +63,29 @@ BEGIN
   RETURN a COLLATE "C" < b;
 END
 $$;
+CREATE OR REPLACE FUNCTION pg_temp.weir_patch(base jsonb, patches json) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+  removed text[];
+  plain jsonb;
+  nested jsonb;
+BEGIN
+  IF json_typeof(patches) IS DISTINCT FROM 'object' THEN
+    RETURN patches;
+  ELSIF octet_length(patches::text) > 2000 THEN
+    RETURN pg_temp.weir_patch_text(base::text, patches);
+  END IF;
+  IF jsonb_typeof(base) IS DISTINCT FROM 'object' THEN
+    base := '{}';
+  END IF;
+  SELECT array_agg(key) FILTER (WHERE json_typeof(value) = 'null'),
+    jsonb_object_agg(key, value) FILTER (WHERE json_typeof(value) NOT IN ('null', 'object'))
+  INTO removed, plain FROM json_each(patches);
+  base := base - coalesce(removed, '{}') || coalesce(plain, '{}');
+  SELECT jsonb_object_agg(key, pg_temp.weir_patch(base -> key, value))
+  INTO nested FROM json_each(patches) WHERE json_typeof(value) = 'object';
+  RETURN base || coalesce(nested, '{}');
+END
+$$;
 CREATE OR REPLACE FUNCTION pg_temp.weir_patch_text(base text, patches json) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   names text[] := '{NULL}'; -- of all members, after the object itself

@@ -6,6 +6,54 @@ CREATE TEMP TABLE weir_stage_0 (
   c0 bigint,
   c1 json
 ) ON COMMIT DELETE ROWS;
+CREATE OR REPLACE FUNCTION pg_temp.weir_number(base text) RETURNS numeric LANGUAGE sql IMMUTABLE AS $$
+  SELECT CASE
+    WHEN base COLLATE "C" ~ '^-?(0|[1-9][0-9]*)([.][0-9]+)?([eE][-+]?[0-9]+)?$' THEN base::numeric
+    ELSE quote_literal(base)::numeric
+  END
+$$;
+CREATE OR REPLACE FUNCTION pg_temp.weir_instant(v text) RETURNS numeric[] LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+  p CONSTANT text[] := regexp_match(v COLLATE "C",
+    '^([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})([.][0-9]+)?([Zz]|([-+])([0-9]{2}):([0-9]{2}))?$');
+  days interval;
+BEGIN
+  IF p IS NULL OR p[1]::int < 1 OR p[4]::int > 23 OR p[5]::int > 59 OR p[6]::int > 60 OR p[10]::int > 23 OR p[11]::int > 59
+    OR p[2]::int NOT BETWEEN 1 AND 12 THEN
+    RETURN NULL;
+  END IF;
+  days := make_interval(days => p[3]::int - 1);
+  IF days < interval '0' OR extract(month FROM make_date(p[1]::int, p[2]::int, 1) + days) <> p[2]::int THEN
+    RETURN NULL;
+  END IF;
+  RETURN ARRAY[(p[8] IS NOT NULL)::int, extract(epoch FROM make_date(p[1]::int, p[2]::int, 1) + days)
+    + (p[4]::int * 60 + p[5]::int) * 60 + p[6]::int + coalesce(p[7], '0')::numeric
+    - coalesce((p[9] || (p[10]::int * 60 + p[11]::int))::int * 60, 0)];
+END
+$$;
+CREATE OR REPLACE FUNCTION pg_temp.weir_older(a text, b text) RETURNS boolean LANGUAGE plpgsql IMMUTABLE STRICT AS $$
+DECLARE
+  number CONSTANT text := '^[-+]?[0-9]+([.][0-9]+)?([eE][-+]?[0-9]+)?$';
+  is_a CONSTANT boolean := a COLLATE "C" ~ number;
+  is_b CONSTANT boolean := b COLLATE "C" ~ number;
+  at_a numeric[];
+  at_b numeric[];
+BEGIN
+  IF is_a AND is_b THEN
+    RETURN a::numeric < b::numeric;
+  ELSIF is_a OR is_b THEN
+    RETURN is_a;
+  END IF;
+  at_a := pg_temp.weir_instant(a);
+  at_b := pg_temp.weir_instant(b);
+  IF at_a IS NOT NULL AND at_b IS NOT NULL THEN
+    RETURN at_a < at_b;
+  ELSIF at_a IS NOT NULL OR at_b IS NOT NULL THEN
+    RETURN at_a IS NOT NULL;
+  END IF;
+  RETURN a COLLATE "C" < b;
+END
+$$;
 CREATE OR REPLACE FUNCTION pg_temp.weir_patch(base jsonb, patches json) RETURNS jsonb LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
   removed text[];
