@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,25 +37,28 @@ func (d *DB) Tables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Tabl
 
 // A tableFacts is what the catalogs say about a table: a row of tableSQL.
 type tableFacts struct {
-	OID, Schema string
-	Kind        string // a relkind
-	Unlogged    bool
-	Options     string
-	Policed     bool   // row-level security applies to this role
-	Rewritten   bool   // it has rules
-	Rules       int    // constraints and triggers of others
-	Triggers    bool   // on inserts
-	Below       bool   // other tables have rows of it
-	Deferrable  string // a unique or exclusion constraint that triggers check
-	Columns     []columnRow
-	Indexes     []indexRow
-	Keys        []keyRow
-	Facts       string // see factsSQL
+	Schema     string
+	Kind       string // a relkind
+	Unlogged   bool
+	Options    string
+	Policed    bool   // row-level security applies to this role
+	Rewritten  bool   // it has rules
+	Rules      int    // constraints and triggers of others
+	Triggers   bool   // on inserts
+	Below      bool   // other tables have rows of it
+	Deferrable string // a unique or exclusion constraint that triggers check
+	Columns    []columnRow
+	Indexes    []indexRow
+	Keys       []keyRow
+	Facts      string   // see factsSQL
+	ID         string   // see idSQL
+	Marks      string   // [sink.ColumnsMark]
+	Versions   []string // [sink.VersionsMark]
 }
 
 // tableSQL reads a table, {t}, as JSON.
 const tableSQL = `SELECT row_to_json(x) FROM (
-  SELECT r.oid::text, n.nspname AS schema, r.relkind AS kind, r.relpersistence = 'u' AS unlogged, array_to_string(r.reloptions, ',') AS options,
+  SELECT n.nspname AS schema, r.relkind AS kind, r.relpersistence = 'u' AS unlogged, array_to_string(r.reloptions, ',') AS options,
     row_security_active(r.oid) AS policed, r.relhasrules AS rewritten,
     (SELECT count(*) FROM pg_trigger WHERE tgrelid = r.oid AND NOT tgisinternal)
       + (SELECT count(*) FROM pg_constraint k WHERE (conrelid = r.oid AND contype IN ('c', 'f', 'x') OR confrelid = r.oid) AND NOT (` + ownKey + `)) AS rules,
@@ -66,7 +70,7 @@ const tableSQL = `SELECT row_to_json(x) FROM (
     (SELECT json_agg(c) FROM (` + columnsSQL + `) c) AS columns,
     (SELECT json_agg(i) FROM (` + indexesSQL + `) i) AS indexes,
     (SELECT json_agg(k) FROM (` + keysSQL + `) k) AS keys,
-    (` + factsSQL + `) AS facts
+    (` + factsSQL + `) AS facts, {own}
   FROM pg_class r JOIN pg_namespace n ON n.oid = r.relnamespace
   WHERE r.oid = to_regclass({t})) x`
 
@@ -108,69 +112,65 @@ FROM pg_index i
 WHERE i.indrelid = r.oid
 ORDER BY i.indexrelid`
 
-// readRelations reads tables in one consistent state: weir's entries about their columns match their types only if no
-// other run widens a column in between. It takes two round trips, whatever the number of tables.
+// readRelations reads tables in one consistent state, in one round trip, whatever their number: weir's entries about
+// their columns match their types only if no other run widens a column in between. A table that another session creates
+// or replaces meanwhile may be missing: then the flush cannot create it, and reads it again.
 func (d *DB) readRelations(ctx context.Context, wanted []sink.TableKey) ([]relation, error) {
-	relations, facts := make([]relation, len(wanted)), make([]*tableFacts, len(wanted))
-	err := d.readFacts(ctx, wanted, relations, facts)
-	if err == nil {
-		err = d.readMarks(ctx, relations)
+	if err := d.askReady(ctx); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		return relations, errors.Join(err, d.rollback(ctx))
-	}
-	_, err = sink.EachTable(wanted, func(i int, w sink.TableKey) (schema.Table, error) {
-		var err error
-		relations[i], err = d.relationOf(relations[i], facts[i], w.Key)
-		return relations[i].Table, err
-	})
-	return relations, err
-}
-
-// readFacts queries the catalogs for tables, and leaves the transaction open. The facts of a missing table are nil. A
-// table that another session creates or replaces meanwhile may be missing, too: then the flush cannot create it, and
-// reads it again.
-func (d *DB) readFacts(ctx context.Context, wanted []sink.TableKey, relations []relation, facts []*tableFacts) error {
-	s := &script{}
+	known, s, relations := d.ready, &script{}, make([]relation, len(wanted))
 	s.add("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+	lacking := s.addAll(d.lackingSQL(wanted))
 	for i, w := range wanted {
 		schemaName, rel, err := splitName(w.Name)
 		switch {
 		case err != nil:
-			return err
+			return nil, err
 		case strings.HasPrefix(rel, "weir_"):
-			return fmt.Errorf("a table cannot be named %q: such names are reserved for weir", rel)
+			return nil, fmt.Errorf("a table cannot be named %q: such names are reserved for weir", rel)
 		}
 		relations[i] = relation{Table: schema.Table{Name: w.Name}, ident: identOf(schemaName, rel)}
-		s.addAll(strings.ReplaceAll(tableSQL, "{t}", literal(relations[i].ident)))
+		s.addAll(strings.NewReplacer("{t}", literal(relations[i].ident), "{own}", d.ownSQL()).Replace(tableSQL))
 	}
-	lacking := s.addAll(d.lackingSQL(wanted))
-	ready := s.addAll("SELECT "+d.readySQL(), "SELECT nspname FROM pg_namespace")
+	namespaces := s.addAll("SELECT nspname FROM pg_namespace")
+	ready := s.addAll("SELECT " + d.readySQL())
+	if known {
+		s.addAll(d.dialect().WritersSQL())
+	}
+	s.add("COMMIT")
 	r, err := d.run(ctx, s)
-	if err == nil && !d.reads {
-		err = d.lacking(r[lacking].rows[0])
+	if len(r) > lacking && !d.reads {
+		err = cmp.Or(d.lacking(r[lacking].rows[0]), err)
 	}
 	if err != nil {
-		return err
+		return nil, errors.Join(err, d.rollback(ctx))
 	}
-	d.takeReady(r[ready-1].rows[0])
-	for i := range wanted {
+	if d.takeReady(r[ready].rows[0]); d.ready && !known { // another run has just made weir's tables
+		return d.readRelations(ctx, wanted)
+	}
+	_, err = sink.EachTable(wanted, func(i int, w sink.TableKey) (schema.Table, error) {
 		t := &relations[i]
 		schemaName, rel, _ := splitName(t.Name)
-		if len(r[1+i].rows) == 0 {
-			if schemaName != "" && !slices.ContainsFunc(r[ready].rows, func(row [][]byte) bool { return string(row[0]) == schemaName }) {
-				return sink.NoSchemaError{Schema: schemaName, SQL: "CREATE SCHEMA " + ident(schemaName)}
+		var facts *tableFacts
+		if row := r[lacking+1+i].rows; len(row) > 0 {
+			if err := json.Unmarshal(row[0][0], &facts); err != nil {
+				return t.Table, err
 			}
-			continue
+			t.ident = identOf(facts.Schema, rel) // that the search path leads to
+			t.setID(facts.ID)
+			t.facts, t.marks, t.versioned, t.Versioned = facts.Facts, facts.Marks, facts.Versions, facts.Versions != nil
+		} else if schemaName != "" && !slices.ContainsFunc(r[namespaces].rows, func(row [][]byte) bool { return string(row[0]) == schemaName }) {
+			return t.Table, sink.NoSchemaError{Schema: schemaName, SQL: "CREATE SCHEMA " + ident(schemaName)}
 		}
-		facts[i] = &tableFacts{}
-		if err := json.Unmarshal(r[1+i].rows[0][0], facts[i]); err != nil {
-			return err
+		if known {
+			t.Writers = d.dialect().Writers(r[ready+1].rows, d.fullName(t))
 		}
-		t.ident = identOf(facts[i].Schema, rel) // that the search path leads to
-		t.oid, t.facts = facts[i].OID, facts[i].Facts
-	}
-	return nil
+		var err error
+		relations[i], err = d.relationOf(*t, facts, w.Key)
+		return t.Table, err
+	})
+	return relations, err
 }
 
 // relationOf returns a table, from weir's own tables and the catalogs' facts.
@@ -273,57 +273,26 @@ func (d *DB) mayMerge(t *relation, facts *tableFacts) error {
 	return nil
 }
 
-// readMarks reads weir's entries about tables, and ends the transaction.
-func (d *DB) readMarks(ctx context.Context, relations []relation) error {
-	s := &script{}
-	var marks, ids []string
-	for i := range relations {
-		t := &relations[i]
-		full := d.fullName(t)
-		marks = append(marks, sink.ColumnsMark(full), sink.VersionsMark(full))
-		if t.ID = t.oid; t.oid != "" {
-			ids = append(ids, "SELECT "+d.idSQL(t, t.oid))
-		}
+// ownSQL returns the columns of tableSQL that come from weir's own tables.
+func (d *DB) ownSQL() string {
+	if !d.ready {
+		return "r.oid::text AS id"
 	}
-	if d.ready && len(relations) > 0 {
-		s.addAll(d.dialect().MarksSQL(marks...))
-		s.addAll(d.dialect().WritersSQL())
-		s.addAll(ids...)
+	mark := func(name string) string {
+		return fmt.Sprintf("(SELECT value FROM %s.weir_meta WHERE name = %s || %s)", d.schema, literal(name), fmt.Sprintf(fullNameSQL, "r"))
 	}
-	s.add("COMMIT")
-	r, err := d.run(ctx, s)
-	if err != nil || len(r) == 1 {
-		return err
-	}
-	meta := map[string]string{}
-	for _, row := range r[0].rows {
-		meta[string(row[0])] = string(row[1])
-	}
-	id := 2
-	for i := range relations {
-		t := &relations[i]
-		full := d.fullName(t)
-		if t.Writers = d.dialect().Writers(r[1].rows, full); t.oid == "" {
-			continue
-		}
-		names, versioned := meta[storable(sink.VersionsMark(full))]
-		if t.Versioned = versioned; versioned {
-			if err := json.Unmarshal([]byte(names), &t.versioned); err != nil {
-				return err
-			}
-		}
-		t.marks = meta[storable(sink.ColumnsMark(full))]
-		t.setID(string(r[id].rows[0][0]))
-		id++
-	}
-	return nil
+	return d.idSQL("r.oid") + " AS id, " + mark(sink.ColumnsMark("")) + " AS marks, " + mark(sink.VersionsMark("")) + "::json AS versions"
 }
 
+// fullNameSQL is a format for the full name of a table, as [DB.fullName] returns it, in a schema n.
+const fullNameSQL = `concat('"', replace(n.nspname, '"', '""'), '"."', replace(%s.relname, '"', '""'), '"')`
+
 // idSQL returns SQL for the ID of an existing table, by its OID.
-func (d *DB) idSQL(t *relation, oid string) string {
-	return fmt.Sprintf("(SELECT c.oid || coalesce('/' || (SELECT value FROM %s.weir_meta WHERE name = %s)\n"+
-		"    || '/' || (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped), '')\n  FROM pg_class c WHERE c.oid = %s)",
-		d.schema, literal(sink.MadeMark(d.fullName(t))), oid)
+func (d *DB) idSQL(oid string) string {
+	return fmt.Sprintf("(SELECT c.oid || coalesce('/' || (SELECT value FROM %s.weir_meta WHERE name = %s || %s)\n"+
+		"    || '/' || (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped), '')\n"+
+		"  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = %s)",
+		d.schema, literal(sink.MadeMark("")), fmt.Sprintf(fullNameSQL, "c"), oid)
 }
 
 // ownKey is the condition that a constraint k is a foreign key that weir created. A foreign key to a partitioned table

@@ -73,10 +73,11 @@ func oneLine(err error) error {
 
 // SQLSTATEs that need more than their class.
 const (
-	uniqueViolation  = "23505"
-	deadlockDetected = "40P01"
-	lockNotAvailable = "55P03"
-	queryCanceled    = "57014" // by statement_timeout, or by a user
+	foreignKeyViolation = "23503"
+	uniqueViolation     = "23505"
+	deadlockDetected    = "40P01"
+	lockNotAvailable    = "55P03"
+	queryCanceled       = "57014" // by statement_timeout, or by a user
 
 	configurationLimitExceeded = "53400" // such as temp_file_limit
 	undefinedFile              = "58P01"

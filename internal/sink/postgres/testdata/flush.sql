@@ -56,9 +56,9 @@ FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 COPY public.weir_rejects (job, source, line, "offset", element, reason, raw, bytes, time) FROM STDIN;
 INSERT INTO public.weir_checkpoints (job, source, seq, run, line, "offset", mark, rejected, settings, tableid, updated)
 VALUES ('feed.jsonl > t', 'feed.jsonl', 1, 'run', 2, 21, '', 0, '', '"t"
-' || (SELECT c.oid || coalesce('/' || (SELECT value FROM public.weir_meta WHERE name = 'made "public"."t"')
+' || (SELECT c.oid || coalesce('/' || (SELECT value FROM public.weir_meta WHERE name = 'made ' || concat('"', replace(n.nspname, '"', '""'), '"."', replace(c.relname, '"', '""'), '"'))
     || '/' || (SELECT count(*) FROM pg_attribute WHERE attrelid = c.oid AND attisdropped), '')
-  FROM pg_class c WHERE c.oid = '"public"."t"'::regclass), now())
+  FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = '"public"."t"'::regclass), now())
 ON CONFLICT (job, source) DO UPDATE SET seq = excluded.seq, run = excluded.run, line = excluded.line, "offset" = excluded."offset", mark = excluded.mark, rejected = excluded.rejected, settings = excluded.settings, tableid = excluded.tableid, updated = excluded.updated
 RETURNING tableid;
 COMMIT;
