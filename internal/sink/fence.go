@@ -21,12 +21,9 @@ func CheckFormat(answer [][][]byte, where string) error {
 	if len(answer) == 0 {
 		return nil
 	}
-	switch found := Number(answer[0][0]); {
-	case found > Format:
-		return fmt.Errorf("weir's tables in %s were made by a newer version of weir (format %d, this version knows %d)", where, found, Format)
-	case found < Format:
-		return fmt.Errorf("weir's tables in %s were made by an unreleased version of weir (format %d, this version knows %d): "+
-			"drop the tables whose names begin with weir_, and sync again with --restart reread", where, found, Format)
+	if found := Number(answer[0][0]); found != Format {
+		return fmt.Errorf("weir's tables in %s were made by another version of weir (format %d, this version knows %d): "+
+			"use that version, or drop the tables whose names begin with weir_, and sync again with --restart reread", where, found, Format)
 	}
 	return nil
 }

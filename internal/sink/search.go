@@ -204,36 +204,37 @@ func (p *pieces) failed(n int, slow bool) {
 // rejected records that the last of the next n messages is rejected alone.
 func (p *pieces) rejected(n int) { p.at, p.size, p.success = p.at+n, max(1, p.success/8), 0 }
 
-// writeUnlogged writes rows whose messages were not kept, and which were too many at once for the database's time
+// writeUnlogged writes rows whose messages were not kept, and which may be too many at once for the database's time
 // limit. If it rejects one, the messages are needed.
 func writeUnlogged(batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) error {
-	err := w.Write(rows, false)
-	var why *Refusal
-	if !errors.As(err, &why) {
-		return err
-	}
-	if !why.Slow || slices.ContainsFunc(batches, needsOthers) {
-		return UnloggedError{Err: why.Err}
-	}
-	for table, of := range rows {
-		for size := max(1, len(of)/2); len(of) > 0; {
-			piece := make([][]*fold.Row, len(rows))
-			piece[table] = of[:min(size, len(of))]
-			err := w.Write(piece, false)
-			switch {
-			case !errors.As(err, &why):
-				if err != nil {
-					return err
-				}
-				of = of[len(piece[table]):]
-			case !why.Slow:
-				return UnloggedError{Err: why.Err}
-			default:
-				size /= 2
-			}
+	for todo := [][][]*fold.Row{rows}; len(todo) > 0; {
+		piece := todo[0]
+		todo = todo[1:]
+		err := w.Write(piece, false)
+		var why *Refusal
+		switch {
+		case err == nil:
+		case !errors.As(err, &why):
+			return err
+		case !why.Slow || slices.ContainsFunc(batches, needsOthers):
+			return UnloggedError{Err: why.Err}
+		default:
+			todo = append(halves(piece), todo...)
 		}
 	}
 	return nil
+}
+
+// halves splits the rows of each table into two pieces.
+func halves(rows [][]*fold.Row) (all [][][]*fold.Row) {
+	for table, of := range rows {
+		for half := range slices.Chunk(of, max(1, (len(of)+1)/2)) {
+			piece := make([][]*fold.Row, len(rows))
+			piece[table] = half
+			all = append(all, piece)
+		}
+	}
+	return all
 }
 
 // needsOthers reports whether rows of a batch's table may need rows of other tables.

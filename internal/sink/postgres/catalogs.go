@@ -49,7 +49,8 @@ type tableFacts struct {
 	Deferrable string // a unique or exclusion constraint that triggers check
 	Columns    []columnRow
 	Indexes    []indexRow
-	Keys       []keyRow
+	Keys       []schema.ForeignKey // that weir created
+	Referrers  []schema.Referrer
 	Facts      string   // see factsSQL
 	ID         string   // see idSQL
 	Marks      string   // [sink.ColumnsMark]
@@ -69,7 +70,8 @@ const tableSQL = `SELECT row_to_json(x) FROM (
       WHERE (conrelid = r.oid OR conrelid IN (SELECT relid FROM pg_partition_tree(r.oid))) AND contype IN ('p', 'u', 'x') AND condeferrable) AS deferrable,
     (SELECT json_agg(c) FROM (` + columnsSQL + `) c) AS columns,
     (SELECT json_agg(i) FROM (` + indexesSQL + `) i) AS indexes,
-    (SELECT json_agg(k) FROM (` + keysSQL + `) k) AS keys,
+    (SELECT json_agg(k) FROM (` + keysSQL + `) k WHERE own) AS keys,
+    (SELECT json_agg(k) FROM (` + keysSQL + `) k WHERE NOT own) AS referrers,
     (` + factsSQL + `) AS facts, {own}
   FROM pg_class r JOIN pg_namespace n ON n.oid = r.relnamespace
   WHERE r.oid = to_regclass({t})) x`
@@ -231,7 +233,7 @@ func (d *DB) relationOf(t relation, facts *tableFacts, key []string) (relation, 
 	if t.Appends() && ours && primary != nil {
 		return missing(sink.KeyedError(&t.Table, primary))
 	}
-	t.readKeys(facts.Keys)
+	t.ForeignKeys, t.Referrers = facts.Keys, facts.Referrers
 	other, err := t.readIndexes(facts.Indexes, ours)
 	if err != nil {
 		return missing(err)
@@ -300,18 +302,10 @@ func (d *DB) idSQL(oid string) string {
 const ownKey = "k.contype = 'f' AND (left(k.conname, 7) = '" + schema.OwnKeys + "'" +
 	" OR EXISTS (SELECT FROM pg_constraint u WHERE u.oid = k.conparentid AND u.conrelid = k.conrelid))"
 
-// A keyRow is a row of keysSQL.
-type keyRow struct {
-	Own         bool // from the table; otherwise to it
-	Name, Table string
-	Cascade     bool
-	Columns, To []string
-}
-
-// keysSQL reads the foreign keys from and to a table r.
+// keysSQL reads the foreign keys from and to a table r: its own columns, and those that they refer to.
 const keysSQL = `SELECT k.conrelid = r.oid AS own, k.conname AS name, quote_ident(n.nspname) || '.' || quote_ident(o.relname) AS table, k.confdeltype = 'c' AS cascade,
   (SELECT json_agg(a.attname ORDER BY u.i)
-    FROM unnest(k.conkey) WITH ORDINALITY u (n, i) JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.n) AS columns,
+    FROM unnest(CASE WHEN k.conrelid = r.oid THEN k.conkey ELSE k.confkey END) WITH ORDINALITY u (n, i) JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum = u.n) AS columns,
   (SELECT json_agg(a.attname ORDER BY u.i)
     FROM unnest(k.confkey) WITH ORDINALITY u (n, i) JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.n) AS to
 FROM pg_constraint k
@@ -319,17 +313,6 @@ FROM pg_constraint k
   JOIN pg_namespace n ON n.oid = o.relnamespace
 WHERE (k.conrelid = r.oid OR k.confrelid = r.oid) AND k.conparentid = 0 AND ` + ownKey + `
 ORDER BY length(k.conname), k.conname`
-
-// readKeys decodes the result.
-func (t *relation) readKeys(rows []keyRow) {
-	for _, k := range rows {
-		if k.Own {
-			t.ForeignKeys = append(t.ForeignKeys, schema.ForeignKey{Name: k.Name, Columns: k.Columns, Table: k.Table, To: k.To, Cascade: k.Cascade})
-		} else {
-			t.Referrers = append(t.Referrers, schema.Referrer{Table: k.Table, Columns: k.To})
-		}
-	}
-}
 
 // setID decodes the result of idSQL: the OID; and if weir created the table, the mark and the number of dropped columns.
 func (t *relation) setID(id string) {

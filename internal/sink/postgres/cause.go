@@ -135,7 +135,7 @@ func (d *DB) judge(ctx context.Context, f *sink.Flush, failed error) (res sink.R
 	case done:
 		d.opt.Log.Debug(fmt.Sprintf("a flush of %s had been committed, though its answer was lost", f.Lanes[0].Source))
 		_, err = d.reread(ctx, f) // another run may have changed the tables
-		return d.last.result, err
+		return d.lastResult, err
 	case errors.As(err, new(sink.BehindError)):
 		for _, t := range d.tables {
 			t.Writers = nil // the rows of weir_jobs may be gone, too

@@ -37,7 +37,7 @@ type lock struct {
 var _ sink.GroupClaims = (*Claims)(nil)
 
 // OpenClaims returns the claims of a job.
-func OpenClaims(_ context.Context, dsn, job string, o sink.Options) (*Claims, error) {
+func OpenClaims(_ context.Context, dsn, job string, o sink.Options) (sink.Claims, error) {
 	c, err := newClient(dsn, o, false)
 	if err != nil {
 		return nil, err

@@ -42,9 +42,7 @@ type server struct {
 	started string
 }
 
-const (
-	connectTimeout = 10 * time.Second
-)
+const connectTimeout = 10 * time.Second
 
 func newClient(dsn string, o sink.Options, reads bool) (*client, error) {
 	config, err := Parse(dsn)
@@ -63,10 +61,6 @@ func Parse(dsn string) (*pgconn.Config, error) {
 	}
 	if strings.Contains(c.Host, "@") { // part of a password would be printed
 		return nil, errors.New("the connection string: a password with @ has %40 instead")
-	}
-	// Settings of pgx, not of the server. Here every query uses the simple protocol, which all poolers support.
-	for _, p := range []string{"default_query_exec_mode", "statement_cache_capacity", "description_cache_capacity"} {
-		delete(c.RuntimeParams, p)
 	}
 	if c.ConnectTimeout == 0 || c.ConnectTimeout > connectTimeout {
 		c.ConnectTimeout = connectTimeout
@@ -151,7 +145,6 @@ type serverRow struct {
 	Encoding, Database string
 	Schema             string // "" if no schema in the search path exists
 	Standby, ReadOnly  bool
-	Temp               bool  // the role may create temporary tables
 	Idle               int64 // ms
 }
 
@@ -160,7 +153,6 @@ const serverSQL = `SELECT row_to_json(x) FROM (
     current_setting('server_version_num')::int AS version, current_setting('server_encoding') AS encoding,
     current_database() AS database, current_schema() AS schema, pg_is_in_recovery() AS standby,
     current_setting('default_transaction_read_only') = 'on' AS readonly,
-    has_database_privilege(current_database(), 'TEMP') AS temp,
     (SELECT setting::int FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout') AS idle) x`
 
 // inspect finds out the server's properties.
@@ -222,9 +214,6 @@ func (c *client) mayWrite(row *serverRow) error {
 	case row.ReadOnly:
 		return &sink.Error{Class: sink.Permanent, Reason: "readonly",
 			Err: fmt.Errorf("default_transaction_read_only is on for this role or database, though the server at %s is no standby: ALTER ROLE … (or DATABASE …) SET default_transaction_read_only = off", c.where())}
-	case !row.Temp:
-		return &sink.Error{Class: sink.Permanent, Reason: "permission",
-			Err: fmt.Errorf("role %s may make no temporary tables in database %s, and weir stages rows in one: GRANT TEMP ON DATABASE %s TO %s", c.config.User, row.Database, ident(row.Database), ident(c.config.User))}
 	}
 	return nil
 }

@@ -9,12 +9,6 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// A lastFlush is the previous flush: it may be resent if the reply to its COMMIT was lost.
-type lastFlush struct {
-	id     string
-	result sink.Result // its result, as far as replies have arrived
-}
-
 // A flushRun is one call of Flush: it tries to write a flush until one try commits, or no remedy is left.
 type flushRun struct {
 	d         *DB
@@ -31,10 +25,10 @@ func (d *DB) Flush(ctx context.Context, f *sink.Flush) (sink.Result, error) {
 		return sink.Result{}, err
 	}
 	run := &flushRun{d: d, f: f, rows: make([][]*fold.Row, len(f.Batches))}
-	if id := flushID(f); d.last.id == id {
+	if id := flushID(f); d.lastID == id {
 		run.sentAgain = true
 	} else {
-		d.last = lastFlush{id: id, result: noResult(f)}
+		d.lastID, d.lastResult = id, noResult(f)
 	}
 	for i, b := range f.Batches {
 		if b.Used() {
@@ -130,7 +124,7 @@ func (a *attempt) write(ctx context.Context) error {
 	}
 	r, err := a.d.run(ctx, a.script)
 	if a.piecewise || a.count(r) {
-		a.d.last.result = a.result() // judge returns it if the COMMIT took effect and its reply was lost
+		a.d.lastResult = a.result() // judge returns it if the COMMIT took effect and its reply was lost
 	}
 	if err != nil {
 		return err
@@ -147,7 +141,7 @@ func (a *attempt) buildScript(ctx context.Context) error {
 		if _, err := a.send(ctx); err != nil {
 			return err
 		}
-		a.d.last.result = noResult(a.f) // not the result of a flush that a restore has removed
+		a.d.lastResult = noResult(a.f) // not the result of a flush that a restore has removed
 	}
 	for _, p := range a.parts {
 		p.writes = p.rows

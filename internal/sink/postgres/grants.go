@@ -8,7 +8,8 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// lackingSQL returns a query for what the role must be granted to write weir's own tables, and tables of a job.
+// lackingSQL returns a query for what the role must be granted to write weir's own tables, and tables of a job, and to
+// stage rows in a temporary one.
 func (c *client) lackingSQL(wanted []sink.TableKey) string {
 	lacks := func(function, of string, privileges ...string) string {
 		return fmt.Sprintf("NOT (SELECT bool_and(%s(%s, p)) FROM unnest(ARRAY['%s']) p)", function, of, strings.Join(privileges, "', '"))
@@ -28,6 +29,7 @@ func (c *client) lackingSQL(wanted []sink.TableKey) string {
 		name := identOf(schemaName, table)
 		all = append(all, grant(schemaName, table, lacks("has_any_column_privilege", "to_regclass("+literal(name)+")", needs...), name))
 	}
+	all = append(all, "CASE WHEN NOT has_database_privilege(current_database(), 'TEMP') THEN 'TEMP ON DATABASE ' || quote_ident(current_database()) END")
 	return "SELECT " + strings.Join(all, ",\n  ")
 }
 

@@ -44,7 +44,7 @@ func (a *attempt) tableIDs() string {
 	for i, p := range a.parts {
 		id := literal(p.after.ID)
 		if p.after.Exists && p.after.ID == "" {
-			id = a.d.idSQL(literal(p.after.ident)+"::regclass")
+			id = a.d.idSQL(literal(p.after.ident) + "::regclass")
 		}
 		sql[i] = literal(a.f.BeforeID(i)) + " || " + id
 	}

@@ -159,7 +159,7 @@ func (d *database) options(t *testing.T) sink.Options {
 	return o
 }
 
-func (d *database) open(t *testing.T, url string) *postgres.DB {
+func (d *database) open(t *testing.T, url string) sink.Sink {
 	t.Helper()
 	db, err := postgres.Open(t.Context(), url, d.options(t))
 	testcheck.NoError(t, err)

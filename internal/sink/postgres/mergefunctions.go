@@ -25,7 +25,7 @@ func (t *relation) stagedAs(at int, f merge.Function) string {
 
 // mergedValue returns the result of merging a staged value into base. If the staged value is NULL, it is NULL or base.
 func (s *shape) mergedValue(c *staged, base string) string {
-	value := c.value()
+	value := c.value
 	t, kind := s.table.Columns[c.at].Type, s.table.cols[c.at].staged
 	switch c.merge {
 	case merge.First:
@@ -60,28 +60,25 @@ func (s *shape) insertValue(c *staged) string {
 	kind := s.table.cols[c.at].staged
 	switch {
 	case c.merge == merge.Sum && s.table.Columns[c.at].Type == schema.Text:
-		return c.value() + "::text"
+		return c.value + "::text"
 	case c.merge == merge.Sum && kind != "numeric":
-		return c.value() + "::" + kind
+		return c.value + "::" + kind
 	case c.merge == merge.Patch:
 		return s.patched(c, "NULL")
 	}
-	return c.value()
+	return c.value
 }
 
 // patched returns the result of patching base with a staged value.
 func (s *shape) patched(c *staged, base string) string {
 	switch {
 	case s.table.Columns[c.at].Type == schema.Text:
-		return fmt.Sprintf("pg_temp.weir_patch_text(%s, %s)", base, c.value())
+		return fmt.Sprintf("pg_temp.weir_patch_text(%s, %s)", base, c.value)
 	case s.table.cols[c.at].staged == "json":
-		return fmt.Sprintf("pg_temp.weir_patch_text(%s::text, %s)::json", base, c.value())
+		return fmt.Sprintf("pg_temp.weir_patch_text(%s::text, %s)::json", base, c.value)
 	}
-	return fmt.Sprintf("pg_temp.weir_patch(%s, %s)", base, c.value())
+	return fmt.Sprintf("pg_temp.weir_patch(%s, %s)", base, c.value)
 }
-
-// value returns a column's staged value.
-func (c *staged) value() string { return fmt.Sprintf("s.c%d", c.at) }
 
 // mergeBase returns what a staged value is merged into in an existing row: NULL if the column starts over.
 func (s *shape) mergeBase(c *staged) string {

@@ -32,7 +32,10 @@ type DB struct {
 	tables map[string]*table // tables read, by the feed's names
 	stuck  map[string]string // columns of weir's that could not be widened, and why
 
-	last lastFlush
+	// The previous flush, which may be resent if the reply to its COMMIT was lost, and its result, as far as replies have
+	// arrived.
+	lastID     string
+	lastResult sink.Result
 }
 
 // A table is what is known about a table that flushes write.
@@ -48,11 +51,9 @@ type table struct {
 }
 
 var (
-	_ sink.Sink          = (*DB)(nil)
 	_ sink.RejectDropper = (*DB)(nil)
 	_ sink.Housekeeper   = (*DB)(nil)
 	_ sink.Forgetter     = (*DB)(nil)
-	_ sink.Inspector     = (*DB)(nil)
 )
 
 const (
@@ -68,12 +69,12 @@ const (
 )
 
 // Open connects to a database for writing.
-func Open(ctx context.Context, dsn string, o sink.Options) (*DB, error) {
+func Open(ctx context.Context, dsn string, o sink.Options) (sink.Sink, error) {
 	return open(ctx, dsn, o, false)
 }
 
 // Inspect connects to a database for reading: any server will do.
-func Inspect(ctx context.Context, dsn string, o sink.Options) (*DB, error) {
+func Inspect(ctx context.Context, dsn string, o sink.Options) (sink.Inspector, error) {
 	return open(ctx, dsn, o, true)
 }
 
@@ -132,15 +133,7 @@ var Driver = sink.Driver{
 	Files: func(string) []string { return nil },
 	Caps:  caps,
 	Plan:  Plan,
-	Open: func(ctx context.Context, dsn string, o sink.Options) (sink.Sink, error) {
-		return Open(ctx, dsn, o)
-	},
-	OpenClaims: func(ctx context.Context, dsn, job string, o sink.Options) (sink.Claims, error) {
-		return OpenClaims(ctx, dsn, job, o)
-	},
-	Inspect: func(ctx context.Context, dsn string, o sink.Options) (sink.Inspector, error) {
-		return Inspect(ctx, dsn, o)
-	},
+	Open:  Open, OpenClaims: OpenClaims, Inspect: Inspect,
 }
 
 // commitLevels are the values of synchronous_commit.

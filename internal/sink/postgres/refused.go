@@ -23,15 +23,16 @@ func (a *attempt) writePiecewise(ctx context.Context) error {
 		return err
 	}
 	c := &pieces{attempt: a, ctx: ctx}
-	err := c.probe()
+	if err := c.probe(); err != nil {
+		return err
+	}
+	refused, err := sink.Search(a.f, a.f.Batches, a.rows, c)
 	if err != nil {
 		return err
 	}
-	if a.refused, err = sink.Search(a.f, a.f.Batches, a.rows, c); err != nil {
-		return err
-	}
+	a.refused = refused
 	c.next()
-	return a.end(slices.Concat(a.f.Rejects, a.refused))
+	return a.end(slices.Concat(a.f.Rejects, refused))
 }
 
 // pieces writes some of an attempt's rows at a time, each piece after its own savepoint, so a rejected piece is undone
@@ -214,9 +215,23 @@ func (c *pieces) restore(states []partState) {
 // are deferred until all rows are written, as a flush defers them to the COMMIT.
 func (c *pieces) try() error {
 	c.next()
-	c.emptyStages()
+	// After the savepoint, each TRUNCATE would create a new file, and one more version of the table's row in the catalog,
+	// which the next one has to scan.
+	for _, p := range c.parts {
+		if p.stage.used {
+			c.script.addAll(p.stage.emptySQL(p.t.stageName()))
+		}
+	}
 	before := c.state()
-	err := c.sendPiece()
+	c.script.addAll("SAVEPOINT weir", "SET CONSTRAINTS ALL DEFERRED")
+	err := c.mergeRows(c.ctx, c.assumesNew())
+	if err == nil {
+		c.script.addAll("SET CONSTRAINTS ALL IMMEDIATE", "RELEASE weir")
+		var r []result
+		if r, err = c.d.run(c.ctx, c.script); err == nil {
+			c.count(r)
+		}
+	}
 	switch {
 	case c.d.conn == nil:
 		return err
@@ -238,38 +253,11 @@ func (c *pieces) try() error {
 	return err
 }
 
-// sendPiece writes rows after a savepoint.
-func (c *pieces) sendPiece() error {
-	c.script.add("SAVEPOINT weir")
-	c.script.add("SET CONSTRAINTS ALL DEFERRED")
-	if err := c.mergeRows(c.ctx, c.assumesNew()); err != nil {
-		return err
-	}
-	c.script.add("SET CONSTRAINTS ALL IMMEDIATE")
-	c.script.add("RELEASE weir")
-	r, err := c.d.run(c.ctx, c.script)
-	if err != nil {
-		return err
-	}
-	c.count(r)
-	return nil
-}
-
 // assumesNew reports whether rows that seem to be new are copied into the table itself. A few rows never are: one may
 // exist, with values that are missing in the COPY.
 func (c *pieces) assumesNew() bool {
 	p := c.parts[0]
 	return c.moved == 0 && len(c.parts) == 1 && !p.b.Versioned() && len(p.writes) > fewStaged
-}
-
-// emptyStages adds statements that empty the staging tables. After the savepoint, each TRUNCATE would create a new
-// file, and one more version of the table's row in the catalog, which the next one has to scan.
-func (c *pieces) emptyStages() {
-	for _, p := range c.parts {
-		if p.stage.used {
-			c.script.addAll(p.stage.emptySQL(p.t.stageName()))
-		}
-	}
 }
 
 // failedTable returns the index of the table whose statement failed; if the statement belongs to none and only one

@@ -38,12 +38,13 @@ func (a *acts) marked() bool { return a.deletes > 0 || a.replaces || a.sweeps > 
 
 // staged is a column that some row of the batch has.
 type staged struct {
-	at       int  // in the table
-	from     int  // in the batch
-	null     int  // which mark of a row says that the column starts over from NULL, see [startsOver]; -1: no row has it
-	fill     int  // its place in the fills; -1: it has no default
-	all      bool // every row has it
-	resolved bool // no row has it: see [resolved]
+	at       int    // in the table
+	from     int    // in the batch
+	value    string // SQL for its staged value
+	null     int    // which mark of a row says that the column starts over from NULL, see [startsOver]; -1: no row has it
+	fill     int    // its place in the fills; -1: it has no default
+	all      bool   // every row has it
+	resolved bool   // no row has it: see [resolved]
 	merge    merge.Function
 }
 
@@ -216,7 +217,7 @@ func (s *shape) add(at, from int, u use, resolved bool) {
 	i := slices.IndexFunc(s.columns, func(c staged) bool { return c.at == at })
 	if i < 0 {
 		i = len(s.columns)
-		s.columns = append(s.columns, staged{at: at, from: from, null: -1, fill: -1, all: u.all, resolved: resolved, merge: u.merge})
+		s.columns = append(s.columns, staged{at: at, from: from, value: fmt.Sprintf("s.c%d", at), null: -1, fill: -1, all: u.all, resolved: resolved, merge: u.merge})
 	}
 	c := &s.columns[i]
 	if c.all = c.all && u.all; c.null < 0 && u.null && (!c.all || u.merge.Computes()) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weirsync/weir/internal/fold/merge"
 	"github.com/weirsync/weir/internal/fold/schema"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // An upsert applies staged rows to their table.
@@ -52,32 +53,19 @@ func (u *upsert) statements(w way) []statement {
 // proposes each row for insertion, so the table must accept a row that has only some columns, and locks rows that do
 // not change.
 func (u *upsert) upsertSQL() string {
-	key := make([]string, len(u.table.Key))
-	for i, k := range u.table.Key {
-		key[i] = ident(u.table.Columns[k].Name)
-	}
-	var set []assignment
-	var differences differences
-	for i := range u.columns {
-		c := &u.columns[i]
-		column := &u.table.Columns[c.at]
-		if column.Key {
-			continue
-		}
-		is, was := "excluded."+ident(column.Name), "t."+ident(column.Name)
-		value, changes := is, distinct(u.table.cols[c.at].image, is, was)
-		if !c.all {
-			value, changes = "coalesce("+is+", "+was+")", is+notNull+" AND "+changes
-		}
-		set, differences = append(set, assignment{c.at, value}), append(differences, changes)
+	proposed := *u.shape
+	proposed.columns = slices.Clone(u.columns)
+	for i := range proposed.columns {
+		c := &proposed.columns[i]
+		c.value = "excluded." + ident(u.table.Columns[c.at].Name)
 	}
 	action := "NOTHING"
-	if set != nil {
-		action = fmt.Sprintf("UPDATE SET\n    %s\n  WHERE %s", u.setList(u.stamped(set)), strings.Join(differences, "\n    OR "))
+	if set, differs := proposed.assignments(""); set != nil {
+		action = fmt.Sprintf("UPDATE SET\n    %s\n  WHERE %s", u.setList(set), differs)
 	}
 	into, values := u.inserted("")
 	return fmt.Sprintf("INSERT INTO %s AS t (%s)\nSELECT %s\nFROM %s s\nORDER BY s.n\nON CONFLICT (%s) DO %s",
-		u.table.ident, strings.Join(into, ", "), strings.Join(values, ", "), u.stage, strings.Join(key, ", "), action)
+		u.table.ident, strings.Join(into, ", "), strings.Join(values, ", "), u.stage, sink.NameList(u.table.KeyColumns(), ident), action)
 }
 
 // removes reports whether the MERGE deletes rows.
@@ -255,7 +243,7 @@ func (s *shape) assignments(f fill) (set []assignment, differs string) {
 	for i := range s.columns {
 		c := &s.columns[i]
 		column, image := &s.table.Columns[c.at], s.table.cols[c.at].image
-		was, named := "t."+ident(column.Name), c.value()+notNull
+		was, named := "t."+ident(column.Name), c.value+notNull
 		is := s.mergedValue(c, s.mergeBase(c))
 		value, changes := is, was+isNull+" AND "+named
 		switch {
@@ -272,7 +260,7 @@ func (s *shape) assignments(f fill) (set []assignment, differs string) {
 			}
 			changes = named + " AND " + distinct(image, is, was)
 		default:
-			value = fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", and(c.value()+isNull, c.absent()), was, is)
+			value = fmt.Sprintf("CASE WHEN %s THEN %s ELSE %s END", and(c.value+isNull, c.absent()), was, is)
 			changes = distinct(image, value, was)
 		}
 		set, differences = append(set, assignment{c.at, value}), append(differences, changes)

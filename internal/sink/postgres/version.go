@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -35,27 +34,21 @@ type lookup struct {
 	names, rows int // the names of columns, and the rows
 }
 
-// askVersions adds statements that read what the database has of the rows.
+// askVersions adds statements that stage the rows' keys, and read what the database has of them.
 func (p *part) askVersions() {
-	p.lookup = &lookup{}
-	p.askStored()
-	if p.b.Scope == fold.ColumnScope { // read after the states, so every column number in them has a name
-		p.lookup.names = p.a.script.add("SELECT value FROM %s.weir_meta WHERE name = %s", p.a.d.schema, literal(sink.VersionsMark(p.a.d.fullName(&p.after))))
-	}
-}
-
-// askStored adds statements that stage the rows' keys, and read what the database has of them.
-func (p *part) askStored() {
 	d, s := p.a.d, p.a.script
-	shape := p.newShape(p.b, p.writes)
+	shape, full := p.newShape(p.b, p.writes), d.fullName(&p.after)
 	keys := shape.keysOnly()
 	p.stageRows(shape, &staging{shape: keys, b: p.b, rows: p.writes, keyed: true})
 	s.put(keys.resolutions()...)
-	sql := keys.versionsSQL(p.version())
-	if p.b.Scope == fold.ColumnScope {
-		sql = keys.statesSQL(d.schema, d.fullName(&p.after))
+	p.lookup = &lookup{}
+	if p.b.Scope == fold.RowScope {
+		p.lookup.rows = s.addAll(keys.versionsSQL(p.version()))
+		return
 	}
-	p.lookup.rows = s.addAll(sql)
+	p.lookup.rows = s.addAll(keys.statesSQL(d.schema, full))
+	// Read after the states, so every column number in them has a name.
+	p.lookup.names = s.add("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, literal(sink.VersionsMark(full)))
 }
 
 // statesSQL reads the states of staged rows, and whether they are in the table. OFFSET makes the planner look up each
@@ -74,16 +67,12 @@ FROM %s s,
   LATERAL (SELECT (%s)::text AS version FROM %s t WHERE %s OFFSET 0) r`, s.stage, version, s.table.ident, s.on())
 }
 
-// version returns the column with a row's version. Its type may differ from the batch's, if others widened it.
+// version returns the column with a row's version.
 func (p *part) version() string {
 	if p.b.Version < 0 {
 		return "NULL"
 	}
-	version := "t." + ident(p.b.Table.Columns[p.b.Version].Name)
-	if at := caps.Find(&p.after.Table, p.b.Table.Columns[p.b.Version].Name, p.b.Version); at >= 0 && p.after.Columns[at].Type == schema.Real {
-		version = widened(version, schema.Real, schema.Number)
-	}
-	return version
+	return "t." + ident(p.b.Table.Columns[p.b.Version].Name)
 }
 
 // readVersions handles the results of askVersions, and plans to write the newer rows.

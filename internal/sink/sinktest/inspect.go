@@ -369,12 +369,12 @@ var driverTests = []test{
 			}
 			return err
 		}
-		for value, words := range map[int]string{999: "newer version of weir", 2: "unreleased version of weir"} {
+		for _, value := range []int{999, 2} {
 			db.Exec(t, fmt.Sprintf("UPDATE weir_meta SET value = '%d' WHERE name = 'format'", value))
 			_, open := d.Open(t.Context(), dest, opening(t))
 			_, read := d.Inspect(t.Context(), dest, opening(t))
 			for name, err := range map[string]error{"Open": open, "Inspect": read, "Take": take()} {
-				if err == nil || !strings.Contains(err.Error(), words) {
+				if err == nil || !strings.Contains(err.Error(), "another version of weir") {
 					t.Errorf("%s takes a database of format %d: %v", name, value, err)
 				}
 			}
