@@ -21,17 +21,9 @@ func (a *attempt) fit() error {
 	return nil
 }
 
-// A tableChange is a change that adapts a table to a batch, and the table after it.
-type tableChange struct {
-	ddl   []statement
-	keys  []statement // recreate its foreign keys that a parent's change drops
-	after relation
-}
-
 // fit finds the statements that adapt the table to the batch.
 func (p *part) fit() (err error) {
-	p.tableChange = tableChange{after: p.t.relation, keys: p.keys}
-	if !p.b.Used() && len(p.keys) == 0 {
+	if p.after = p.t.relation; !p.b.Used() && len(p.keys) == 0 {
 		return nil
 	}
 	if p.ddl, p.after, err = p.a.d.fit(p.b, p.t, p.a.referredTable); err != nil {

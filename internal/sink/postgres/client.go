@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -32,7 +31,6 @@ type client struct {
 
 // A server is what each connection finds out about its server.
 type server struct {
-	addr    string        // its address, if the connection string names several servers
 	version int64         // 150018
 	current string        // the schema for new tables
 	schema  string        // current as a quoted identifier; weir's own tables are there
@@ -122,10 +120,7 @@ func (c *client) dial(ctx context.Context) error {
 	if err != nil {
 		return c.sinkError(err)
 	}
-	c.conn, c.refused, c.addr = conn, time.Time{}, ""
-	if slices.ContainsFunc(config.Fallbacks, func(other *pgconn.FallbackConfig) bool { return other.Host != config.Host || other.Port != config.Port }) {
-		c.addr = conn.Conn().RemoteAddr().String()
-	}
+	c.conn, c.refused = conn, time.Time{}
 	return nil
 }
 
@@ -274,11 +269,8 @@ func (c *client) watch(ctx context.Context) error {
 	return c.sinkError(err)
 }
 
-// where names the server, without secrets: of several, the one that was connected to last.
+// where names the server, without secrets: of several, the first.
 func (c *client) where() string {
-	if c.addr != "" {
-		return c.addr + "/" + c.config.Database
-	}
 	return fmt.Sprintf("%s:%d/%s", c.config.Host, c.config.Port, c.config.Database)
 }
 

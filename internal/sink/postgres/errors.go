@@ -73,11 +73,10 @@ func oneLine(err error) error {
 
 // SQLSTATEs that need more than their class.
 const (
-	foreignKeyViolation = "23503"
-	uniqueViolation     = "23505"
-	deadlockDetected    = "40P01"
-	lockNotAvailable    = "55P03"
-	queryCanceled       = "57014" // by statement_timeout, or by a user
+	uniqueViolation  = "23505"
+	deadlockDetected = "40P01"
+	lockNotAvailable = "55P03"
+	queryCanceled    = "57014" // by statement_timeout, or by a user
 
 	configurationLimitExceeded = "53400" // such as temp_file_limit
 	undefinedFile              = "58P01"

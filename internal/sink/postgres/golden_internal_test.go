@@ -285,14 +285,18 @@ func (g *golden) Flush(_ context.Context, f *sink.Flush) (res sink.Result, err e
 		if p.writes = p.rows; !p.isSet && len(p.writes) > 0 {
 			err = errors.Join(err, p.planRows(true))
 		}
-		look = look || p.lookup != nil
+		look = look || p.asked != nil
 	}
 	if look {
 		g.text.WriteString(a.script.String())
 		g.says("after the answer")
 		r := make([]result, len(a.script.statements))
 		a.script = &script{}
-		err = errors.Join(err, a.useResults(r))
+		for _, p := range a.parts {
+			if p.asked != nil {
+				err = errors.Join(err, p.asked(r))
+			}
+		}
 	}
 	err = errors.Join(err, a.decide())
 	a.writeParts()

@@ -19,12 +19,17 @@ type part struct {
 	stage stage       // its staging table, as the transaction leaves it
 	rows  []*fold.Row // of the batch, sorted
 	isSet bool        // its rows are the elements of a set in a parent's row
-	tableChange
+
+	after   relation    // the table as the flush leaves it
+	ddl     []statement // make it so
+	keys    []statement // recreate its foreign keys that a parent's change drops
 	factsAt int         // the statement that reads the facts of a table that the flush creates or alters; 0: none
-	writes  []*fold.Row // the rows that the script writes
-	lookup  *lookup     // what is read from the table first; nil: nothing
-	plan    *tablePlan  // nil: no row is written
-	counts  sink.Counts // the statements' effects, as far as known
+
+	writes   []*fold.Row               // the rows that the script writes
+	asked    func(read []result) error // plans to write them from what is read from the table first; nil: nothing is read
+	repeated *repeated                 // see mayRepeat; nil: the rows are not compared
+	plan     *tablePlan                // nil: no row is written
+	counts   sink.Counts               // the statements' effects, as far as known
 }
 
 // A way is how a table's rows are written.
@@ -55,21 +60,23 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 	a.lockTaken()
 	needsRead := false
 	for _, p := range a.parts {
-		p.lookup, p.plan = nil, nil
+		p.asked, p.repeated, p.plan = nil, nil, nil
 		if p.isSet || len(p.writes) == 0 {
 			continue
 		}
 		if err := p.planRows(assumeNew); err != nil {
 			return err
 		}
-		needsRead = needsRead || p.lookup != nil
+		needsRead = needsRead || p.asked != nil
 	}
 	if needsRead {
 		r, err := a.send(ctx)
-		if err != nil {
-			return err
+		for _, p := range a.parts {
+			if err == nil && p.asked != nil {
+				err = p.asked(r)
+			}
 		}
-		if err := a.useResults(r); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -77,22 +84,6 @@ func (a *attempt) mergeRows(ctx context.Context, assumeNew bool) error {
 		return err
 	}
 	a.writeParts()
-	return nil
-}
-
-// useResults plans to write the rows that are newer than what was read, or missing there.
-func (a *attempt) useResults(r []result) error {
-	for _, p := range a.parts {
-		switch {
-		case p.lookup == nil:
-		case p.lookup.repeated != nil:
-			p.dropRepeated()
-		default:
-			if err := p.readVersions(r); err != nil {
-				return err
-			}
-		}
-	}
 	return nil
 }
 

@@ -19,10 +19,15 @@ import (
 // them.
 func (a *attempt) writePiecewise(ctx context.Context) error {
 	a.begin()
-	if _, err := a.send(ctx); err != nil {
+	linked := a.script.addAll(a.linkedSQL())
+	r, err := a.send(ctx)
+	if err != nil {
 		return err
 	}
-	c := &pieces{attempt: a, ctx: ctx}
+	c := &pieces{attempt: a, ctx: ctx, linked: map[string]bool{}}
+	for _, row := range r[linked].rows {
+		c.linked[string(row[0])] = true
+	}
 	if err := c.probe(); err != nil {
 		return err
 	}
@@ -39,9 +44,10 @@ func (a *attempt) writePiecewise(ctx context.Context) error {
 // alone.
 type pieces struct {
 	*attempt
-	ctx   context.Context
-	first []string // statements at the start of the next script
-	sent  int      // rows written
+	ctx    context.Context
+	linked map[string]bool // constraints: see [attempt.linkedSQL]
+	first  []string        // statements at the start of the next script
+	sent   int             // rows written
 }
 
 // next starts the next script.
@@ -73,13 +79,11 @@ func (c *pieces) Write(rows [][]*fold.Row, together bool) error {
 	}
 	switch e := pgError(err); {
 	case isRefusal(e), errors.As(err, new(slowError)):
-		// A constraint that is checked at the end is no row's alone.
-		waits := e.Code == foreignKeyViolation || c.script.failed().part == nil
 		table, text := c.failedTable(), words(e)
 		if alone && isRefusal(e) {
 			text = c.columnOf(e) + text
 		}
-		return &sink.Refusal{Err: errors.New(text), Table: table, Waits: waits}
+		return &sink.Refusal{Err: errors.New(text), Table: table, Waits: c.linked[constraintName(e)]}
 	case isTimeout(err) && !alone: // fewer may fit into the server's time limit
 		return &sink.Refusal{Err: err, Table: -1, Slow: true}
 	default:
@@ -151,6 +155,27 @@ func words(e *pgconn.PgError) string {
 		s += ": " + e.Detail
 	}
 	return fmt.Sprintf("%s (SQLSTATE %s)", strings.ReplaceAll(s, "\n", " "), e.Code)
+}
+
+// linkedSQL returns a query for the constraints, as named by [constraintName], whose violations may disappear when other
+// rows of the flush are written: foreign keys between its tables, and unique values that may be exchanged.
+func (a *attempt) linkedSQL() string {
+	var tables []string
+	for _, p := range a.parts {
+		if p.b.Used() {
+			tables = append(tables, quote(p.after.ident)+"::regclass")
+		}
+	}
+	return fmt.Sprintf(`WITH flushed (id) AS (SELECT unnest(ARRAY[%s]) UNION SELECT p.relid FROM unnest(ARRAY[%[1]s]) t (id), pg_partition_tree(t.id) p)
+SELECT concat_ws(' ', n.nspname, r.relname, k.conname)
+FROM pg_constraint k JOIN pg_class r ON r.oid = k.conrelid JOIN pg_namespace n ON n.oid = r.relnamespace
+WHERE k.conrelid IN (SELECT id FROM flushed)
+  AND (k.contype = 'f' AND k.confrelid IN (SELECT id FROM flushed) OR k.contype IN ('u', 'x') AND k.condeferrable)`, strings.Join(tables, ", "))
+}
+
+// constraintName returns the name of the constraint in an error.
+func constraintName(e *pgconn.PgError) string {
+	return strings.Join([]string{e.SchemaName, e.TableName, e.ConstraintName}, " ")
 }
 
 // probe runs the statements that write rows without any rows: an error now is not about a row. The staging tables that

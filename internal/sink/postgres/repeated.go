@@ -60,7 +60,7 @@ func (p *part) inOrder() bool {
 func (p *part) findRepeated() {
 	shape, s, k := p.plan.shape, p.a.script, p.after.Key[0]
 	found := &repeated{found: make([]bool, len(p.writes)), same: make([]bool, len(p.writes))}
-	p.lookup = &lookup{repeated: found}
+	p.repeated, p.asked = found, func([]result) error { p.dropRepeated(); return nil }
 	kind, _, _ := strings.Cut(shape.table.cols[k].staged, " COLLATE ") // its collation is the column's
 	var ranges []string
 	for rows := range slices.Chunk(p.writes, rangeRows) {
@@ -102,11 +102,11 @@ FROM (VALUES %s) r (first, last),
 func (p *part) dropRepeated() {
 	var rows []*fold.Row
 	for i, r := range p.writes {
-		if !p.lookup.repeated.same[i] {
+		if !p.repeated.same[i] {
 			rows = append(rows, r)
 		}
 	}
-	p.lookup.repeated.n = len(p.writes) - len(rows)
+	p.repeated.n = len(p.writes) - len(rows)
 	p.plan = p.newPlan(p.b, rows)
 }
 
@@ -114,7 +114,7 @@ func (p *part) dropRepeated() {
 // rows, because others lie between them or their texts are not the server's, or if it read too much.
 func (p *part) repeatsNext() {
 	t, unchanged := p.t, p.counts.Unchanged
-	if l := p.lookup; l != nil && l.repeated != nil && (l.repeated.read > maxRead*p.b.Bytes() || 4*int64(l.repeated.n) < 3*unchanged) {
+	if r := p.repeated; r != nil && (r.read > maxRead*p.b.Bytes() || 4*int64(r.n) < 3*unchanged) {
 		t.incomparable = true
 	}
 	t.repeats = 4*unchanged >= 3*int64(len(p.writes))

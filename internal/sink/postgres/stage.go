@@ -103,6 +103,9 @@ type staging struct {
 	states [][]byte           // see [versions]; nil: not staged
 	sent   func(rows, of int) // called from time to time with how many rows were sent; nil: none
 	text   valueText
+	// Memory for what is staged of a row besides its values, and the numbers of the fills.
+	digits, fill []byte
+	numbers      map[string]int
 }
 
 // statement returns the COPY with its rows.
@@ -139,7 +142,10 @@ func (g *staging) copySQL() string {
 // encode writes the rows as lines of a COPY.
 func (g *staging) encode(w *copyWriter) error {
 	copied, end := g.copied(), []byte(nil)
-	facts := g.newFacts()
+	g.digits, g.numbers = make([]byte, g.marks), map[string]int{}
+	for i, f := range g.fills {
+		g.fill, g.numbers[string(f)] = make([]byte, len(f)), i
+	}
 	if g.plain {
 		end = bytes.Repeat([]byte(g.b.Time.UTC().Format(stampFormat+"\t")), len(g.stamps))
 	}
@@ -149,7 +155,7 @@ func (g *staging) encode(w *copyWriter) error {
 		}
 		buf := w.line()
 		if !g.plain {
-			buf = g.appendFacts(append(strconv.AppendInt(buf, int64(n), 10), '\t'), n, &facts)
+			buf = g.appendFacts(append(strconv.AppendInt(buf, int64(n), 10), '\t'), n)
 		}
 		for i := range copied {
 			v := &copied[i]
@@ -178,22 +184,8 @@ func (g *staging) append(line, raw []byte, t schema.Type) []byte {
 	return append(g.text.append(line, raw, t), '\t')
 }
 
-// facts is memory for what is staged of rows besides their values.
-type facts struct {
-	marks, fill []byte
-	fills       map[string]int // their numbers
-}
-
-func (g *staging) newFacts() facts {
-	f := facts{marks: make([]byte, g.marks), fills: map[string]int{}}
-	for i, of := range g.fills {
-		f.fill, f.fills[string(of)] = make([]byte, len(of)), i
-	}
-	return f
-}
-
 // appendFacts appends what is staged of a row besides its values.
-func (g *staging) appendFacts(line []byte, n int, f *facts) []byte {
+func (g *staging) appendFacts(line []byte, n int) []byte {
 	r := g.rows[n]
 	if g.acts.marked() {
 		switch {
@@ -207,15 +199,15 @@ func (g *staging) appendFacts(line []byte, n int, f *facts) []byte {
 			line = append(line, '\\', 'N', '\t')
 		}
 	}
-	if len(f.marks) > 0 {
-		if g.readMarks(r, f.marks) {
-			line = append(append(line, f.marks...), '\t')
+	if g.marks > 0 {
+		if g.readMarks(r) {
+			line = append(append(line, g.digits...), '\t')
 		} else {
 			line = append(line, '\\', 'N', '\t')
 		}
 	}
 	if len(g.fills) > 1 {
-		line = append(strconv.AppendInt(line, int64(f.fills[string(g.fillOf(g.b, r, f.fill))]), 10), '\t')
+		line = append(strconv.AppendInt(line, int64(g.numbers[string(g.fillOf(g.b, r, g.fill))]), 10), '\t')
 	}
 	if g.keyed {
 		line = append(appendHex(line, r.Key), '\t')
@@ -231,15 +223,15 @@ func (g *staging) appendFacts(line []byte, n int, f *facts) []byte {
 }
 
 // readMarks writes the digits of a row's marks, and reports whether any is set.
-func (g *staging) readMarks(r *fold.Row, digits []byte) (some bool) {
+func (g *staging) readMarks(r *fold.Row) (some bool) {
 	for i := range g.columns {
 		c := &g.columns[i]
 		if c.null < 0 {
 			continue
 		}
-		digits[c.null] = '0'
+		g.digits[c.null] = '0'
 		if startsOver(g.b, r, c.from) {
-			digits[c.null], some = '1', true
+			g.digits[c.null], some = '1', true
 		}
 	}
 	return some

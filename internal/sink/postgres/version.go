@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -26,14 +27,6 @@ func (d *DB) dropVersions(s *script, table string) {
 	s.add("DELETE FROM %s.weir_meta WHERE name = %s", d.schema, literal(sink.VersionsMark(table)))
 }
 
-// A lookup is what is read from the database before a table is written, and by which statements: 0 means none, because
-// the first statement of the script returns no rows.
-type lookup struct {
-	repeated *repeated // rows without versions that the batch repeats; nil: not read
-	// For rows with versions:
-	names, rows int // the names of columns, and the rows
-}
-
 // askVersions adds statements that stage the rows' keys, and read what the database has of them.
 func (p *part) askVersions() {
 	d, s := p.a.d, p.a.script
@@ -41,14 +34,15 @@ func (p *part) askVersions() {
 	keys := shape.keysOnly()
 	p.stageRows(shape, &staging{shape: keys, b: p.b, rows: p.writes, keyed: true})
 	s.put(keys.resolutions()...)
-	p.lookup = &lookup{}
 	if p.b.Scope == fold.RowScope {
-		p.lookup.rows = s.addAll(keys.versionsSQL(p.version()))
+		rows := s.addAll(keys.versionsSQL(p.version()))
+		p.asked = func(r []result) error { return p.readVersions(nil, r[rows].rows) }
 		return
 	}
-	p.lookup.rows = s.addAll(keys.statesSQL(d.schema, full))
+	rows := s.addAll(keys.statesSQL(d.schema, full))
 	// Read after the states, so every column number in them has a name.
-	p.lookup.names = s.add("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, literal(sink.VersionsMark(full)))
+	names := s.add("SELECT value FROM %s.weir_meta WHERE name = %s", d.schema, literal(sink.VersionsMark(full)))
+	p.asked = func(r []result) error { return p.readVersions(r[names].rows, r[rows].rows) }
 }
 
 // statesSQL reads the states of staged rows, and whether they are in the table. OFFSET makes the planner look up each
@@ -67,24 +61,29 @@ FROM %s s,
   LATERAL (SELECT (%s)::text AS version FROM %s t WHERE %s OFFSET 0) r`, s.stage, version, s.table.ident, s.on())
 }
 
-// version returns the column with a row's version.
+// version returns the column with a row's version. Its type may differ from the batch's, if others widened it.
 func (p *part) version() string {
 	if p.b.Version < 0 {
 		return "NULL"
 	}
-	return "t." + ident(p.b.Table.Columns[p.b.Version].Name)
+	name := p.b.Table.Columns[p.b.Version].Name
+	version := "t." + ident(name)
+	if at := caps.Find(&p.after.Table, name, p.b.Version); at >= 0 && p.after.Columns[at].Type == schema.Real {
+		version = widened(version, schema.Real, schema.Number)
+	}
+	return version
 }
 
 // readVersions handles the results of askVersions, and plans to write the newer rows.
-func (p *part) readVersions(r []result) error {
+func (p *part) readVersions(mark, found [][][]byte) error {
 	var names []string
-	for _, row := range r[p.lookup.names].rows {
+	for _, row := range mark {
 		if err := json.Unmarshal(row[0], &names); err != nil {
 			return err
 		}
 	}
 	was := make([]fold.Stored, len(p.writes))
-	for _, row := range r[p.lookup.rows].rows {
+	for _, row := range found {
 		w := &was[sink.Number(row[0])]
 		if p.b.Scope == fold.RowScope {
 			w.Exists, w.Version = true, row[1]

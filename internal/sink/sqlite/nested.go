@@ -93,7 +93,7 @@ func (p *pieces) sweep(table int) error {
 			return err
 		}
 		if err := w.deleteAll(gone); err != nil {
-			return refusal(err, table)
+			return p.refusal(err, table, false)
 		}
 	}
 	return nil

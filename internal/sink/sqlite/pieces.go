@@ -171,7 +171,7 @@ func (p *pieces) rows(rows [][]*fold.Row, together bool) (table int, err error) 
 		if len(rows[table]) > 0 {
 			w := p.writers[table]
 			if err := w.rows(p.ctx, rows[table], several > 1 || together, sent); err != nil {
-				return table, refusal(err, table)
+				return table, p.refusal(err, table, w.nested.members == nil && w.piece.last != nil && !w.piece.last.Deleted)
 			}
 		}
 		if err := p.explode(table, rows); err != nil {
@@ -186,20 +186,46 @@ func (p *pieces) rows(rows [][]*fold.Row, together bool) (table int, err error) 
 			return table, err
 		}
 		if err := w.deleteDelayed(); err != nil {
-			return table, refusal(err, table)
+			return table, p.refusal(err, table, false)
 		}
 	}
 	if err := p.c.checkDeferred(); err != nil {
-		return -1, refusal(err, -1)
+		return -1, p.refusal(err, -1, false)
 	}
 	return -1, nil
 }
 
-// refusal returns the Refusal of a row of a table, or an error that concerns more than the row.
-func refusal(err error, table int) error {
+// refusal returns the Refusal of a row of a table, or an error that concerns more than the row. sets says that the row
+// was to be inserted or updated.
+func (p *pieces) refusal(err error, table int, sets bool) error {
 	if !isRefusal(err) {
 		return err
 	}
-	e := (*Error)(nil)
-	return &sink.Refusal{Err: err, Table: table, Waits: errors.As(err, &e) && e.Code == lib.SQLITE_CONSTRAINT_FOREIGNKEY}
+	refused := &sink.Refusal{Err: err, Table: table}
+	if e := (*Error)(nil); errors.As(err, &e) && e.Code == lib.SQLITE_CONSTRAINT_FOREIGNKEY {
+		var only *writer
+		if sets {
+			only = p.writers[table]
+		}
+		if refused.Waits, err = p.linked(only); err != nil {
+			return err
+		}
+	}
+	return refused
+}
+
+// linked reports whether one of the tables has a foreign key to another of them. With only, it considers foreign keys
+// that an insert, or an update that keeps the key, in that table can violate. SQLite does not say which one is
+// violated: if the table has foreign keys to other tables too, messages may wait in vain.
+func (p *pieces) linked(only *writer) (linked bool, err error) {
+	writers := map[string]*writer{}
+	for _, w := range p.used() {
+		writers[lower(w.layout.table.Name)] = w
+	}
+	err = p.c.query(`SELECT l.name, f."table", f."to" FROM pragma_table_list l, pragma_foreign_key_list(l.name) f WHERE l.schema = 'main'`, func(s *stmt) error {
+		of, to := writers[lower(s.text(0))], writers[lower(s.text(1))]
+		linked = linked || of != nil && to != nil && (only == nil || of == only || to == only && !to.layout.isKey(s.text(2)))
+		return nil
+	})
+	return linked, err
 }

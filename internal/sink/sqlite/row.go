@@ -49,6 +49,7 @@ type piece struct {
 	keys    map[string]bool // of these rows; nil: not needed yet
 	written []*fold.Row     // rows whose sets make rows of other tables
 	deletes []*fold.Row     // rows to delete after all tables have got their rows
+	last    *fold.Row       // the row that was looked up last; nil: none
 }
 
 const (
@@ -288,6 +289,7 @@ func (w *writer) newer(r *fold.Row, wait bool) (err error) {
 // relate finds a row's parent and the rows that it refers to, and deletes the rows that are deleted with it. owned is
 // false if the parent is missing; the row then cannot exist.
 func (w *writer) relate(r *fold.Row, vals []value) (owned bool, err error) {
+	w.piece.last = r
 	w.setDefaults(r, vals)
 	if owned, err = w.references.findOwner(r, vals); err != nil {
 		return false, err

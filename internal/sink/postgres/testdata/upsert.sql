@@ -22,8 +22,8 @@ ORDER BY s.n
 ON CONFLICT ("id") DO UPDATE SET
     "a" = coalesce(excluded."a", t."a"),
     "n" = coalesce(excluded."n", t."n")
-  WHERE excluded."a" IS DISTINCT FROM NULL AND excluded."a" IS DISTINCT FROM t."a"
-    OR excluded."n" IS DISTINCT FROM NULL AND excluded."n" IS DISTINCT FROM t."n";
+  WHERE (excluded."a" IS DISTINCT FROM NULL AND excluded."a" IS DISTINCT FROM t."a"
+    OR excluded."n" IS DISTINCT FROM NULL AND excluded."n" IS DISTINCT FROM t."n");
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
 
@@ -39,7 +39,7 @@ ORDER BY s.n
 ON CONFLICT ("id") DO UPDATE SET
     "a" = excluded."a",
     "n" = excluded."n"
-  WHERE excluded."a" IS DISTINCT FROM t."a"
-    OR excluded."n" IS DISTINCT FROM t."n";
+  WHERE (excluded."a" IS DISTINCT FROM t."a"
+    OR excluded."n" IS DISTINCT FROM t."n");
 SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))
 FROM (SELECT '"public"."t"'::regclass::oid) r (id);
