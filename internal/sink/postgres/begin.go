@@ -1,11 +1,15 @@
 package postgres
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weirsync/weir/internal/fold"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 // fit finds the changes that adapt the tables to the batches.
@@ -150,4 +154,56 @@ func (p *part) change() {
 	if p.b.Versioned() && p.b.Scope == fold.ColumnScope && !d.versions {
 		s.addAll(d.dialect().Versions()...)
 	}
+}
+
+// begin starts a writing transaction. synchronous is its durability. Its settings take methods away from the planner:
+// weir knows the rows and their order better than statistics do, which may be old or missing, and everything that an
+// index can serve should be read by it.
+func (s *script) begin(synchronous string) {
+	s.addAll("BEGIN ISOLATION LEVEL READ COMMITTED", // a role's default may differ
+		"SET LOCAL synchronous_commit = "+synchronous,
+		"SET LOCAL client_min_messages = error", // a trigger may warn for each row
+		allDigits,
+		"SET LOCAL jit = off", // compiling a statement of many columns takes longer than running it
+		// The planner assumes that a scan of a table that was empty at the last vacuum or analyze is free: it would
+		// scan the rows inserted so far for each staged row.
+		"SET LOCAL enable_seqscan = off")
+}
+
+// allDigits makes a double's text have all its digits.
+const allDigits = "SET LOCAL extra_float_digits = 1"
+
+// joins are for a flush. Hash and merge joins would read the whole table, and lose the order of the keys. If statistics
+// consider a table empty, each staged row would be compared with all rows of a materialized one.
+var joins = []string{"SET LOCAL enable_hashjoin = off", "SET LOCAL enable_mergejoin = off", "SET LOCAL enable_material = off"}
+
+const (
+	// Everybody else would queue behind a lock of a whole table that waits for a long reader. So it waits only briefly,
+	// and the flush is retried.
+	briefly   = "SET LOCAL lock_timeout = '2s'"
+	patiently = "SET LOCAL lock_timeout = DEFAULT"
+)
+
+// fence adds statements that lock the lanes' checkpoints until the flush ends, and check that they are at the flush's
+// start. To avoid deadlocks, flushes lock shared lanes in the order of their names: first the new lanes, which get a
+// checkpoint at 0, then all.
+func (a *attempt) fence() {
+	d, s := a.d, a.script
+	var begun []sink.Lane
+	stand := make([]string, len(a.f.Lanes))
+	for i := range a.f.Lanes {
+		l := &a.f.Lanes[i]
+		name := a.f.LaneName(l)
+		if stand[i] = fmt.Sprintf("(%s, %d)", literal(name), l.Checkpoint.Seq-1); l.Checkpoint.Seq == 1 {
+			begun = append(begun, sink.Lane{Source: name})
+		}
+	}
+	if len(begun) > 0 {
+		slices.SortFunc(begun, func(x, y sink.Lane) int { return cmp.Compare(x.Source, y.Source) })
+		s.addAll(d.dialect().BeginLanes(a.f.Job, a.f.Run, begun))
+	}
+	s.put(demand(errFenced, "(SELECT count(*) FROM (\n"+
+		"  SELECT FROM %s.weir_checkpoints c JOIN (VALUES %s) v (source, seq) ON c.source = v.source AND c.seq = v.seq\n"+
+		"  WHERE c.job = %s\n  ORDER BY c.source FOR NO KEY UPDATE OF c) x) = %d",
+		d.schema, strings.Join(stand, ", "), literal(a.f.Job), len(stand)))
 }

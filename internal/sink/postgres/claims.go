@@ -28,10 +28,10 @@ type Claims struct {
 	claimed map[lock]bool // claimed locks, and whether this session holds them
 }
 
-// A lock is a lane's lock, or the job's, which all runs with lanes share.
+// A lock is a lane's lock, or, without a lane, the job's, which all runs with lanes share.
 type lock struct {
-	lane        string
-	job, shared bool
+	lane   string
+	shared bool
 }
 
 var _ sink.GroupClaims = (*Claims)(nil)
@@ -56,7 +56,7 @@ const (
 
 // Take implements [sink.Claims].
 func (c *Claims) Take(ctx context.Context, lanes ...string) ([]sink.Checkpoint, error) {
-	locks := []lock{{job: true, shared: true}}
+	locks := []lock{{shared: true}}
 	for _, l := range slices.Compact(slices.Sorted(slices.Values(lanes))) {
 		locks = append(locks, lock{lane: l})
 	}
@@ -65,7 +65,7 @@ func (c *Claims) Take(ctx context.Context, lanes ...string) ([]sink.Checkpoint, 
 
 // TakeJob implements [sink.Claims].
 func (c *Claims) TakeJob(ctx context.Context) error {
-	_, err := c.take(ctx, []lock{{job: true}}, nil)
+	_, err := c.take(ctx, []lock{{}}, nil)
 	return err
 }
 
@@ -152,7 +152,7 @@ func (c *Claims) locksSQL(function string, locks []lock) string {
 	numbers, shared := make([]string, len(locks)), make([]string, len(locks))
 	for i, l := range locks {
 		of := []string{c.schema, c.Job}
-		if !l.job {
+		if l.lane != "" {
 			of = append(of, l.lane)
 		}
 		numbers[i], shared[i] = strconv.FormatInt(lockNumber(of...), 10), strconv.FormatBool(l.shared)
@@ -211,9 +211,7 @@ func (c *Claims) connect(ctx context.Context) error {
 		return c.classified(err)
 	}
 	for i, l := range locks {
-		if c.claimed[l] = string(r[1].rows[i][0]) == "t"; !c.claimed[l] {
-			c.opt.Log.Debug(fmt.Sprintf("another session now holds %s of job %q", cmp.Or(l.lane, "a source"), c.Job))
-		}
+		c.claimed[l] = string(r[1].rows[i][0]) == "t"
 	}
 	return nil
 }

@@ -45,30 +45,20 @@ func (c *client) sinkError(err error) error {
 	if hint != "" {
 		hint = " (" + hint + ")"
 	}
-	text := e.Message
-	if e.Detail != "" {
-		text += ": " + e.Detail
-	}
 	if isFatal(e) || class == sink.Transient && reason == "readonly" {
 		c.drop()
 	}
-	return &sink.Error{Class: class, Reason: reason, Err: fmt.Errorf("%s: %s (SQLSTATE %s)%s", c.where(), text, e.Code, hint)}
+	return &sink.Error{Class: class, Reason: reason, Err: fmt.Errorf("%s: %s%s", c.where(), words(e), hint)}
 }
 
 // oneLine joins an error's lines into one, without repetitions: a connection is tried at several addresses, with and
 // without TLS.
 func oneLine(err error) error {
-	lines := strings.Split(err.Error(), "\n")
+	lines := strings.Split(err.Error(), "\n\t")
 	if len(lines) == 1 {
 		return err
 	}
-	var said []string
-	for _, l := range lines[1:] {
-		if l = strings.TrimSpace(l); !slices.ContainsFunc(said, func(s string) bool { return strings.HasSuffix(s, l) }) {
-			said = append(said, l)
-		}
-	}
-	return errors.New(strings.TrimSpace(lines[0]) + " " + strings.Join(said, "; "))
+	return errors.New(lines[0] + " " + strings.Join(slices.Compact(lines[1:]), "; "))
 }
 
 // SQLSTATEs that need more than their class.

@@ -108,21 +108,17 @@ func (d *DB) create(want *schema.Table, t *table, referred func(*schema.ForeignK
 	full := d.fullName(&have)
 	ddl = []statement{{sql: Create(&have.Table)}}
 	for _, sql := range want.OnCreate {
-		ddl = append(ddl, statement{sql: block(sql), means: func(e *pgconn.PgError) error { return onCreateError(want.Name, e) }})
+		ddl = append(ddl, statement{sql: block(sql), means: func(e *pgconn.PgError) error {
+			if class, _, _ := classify(e); class != sink.Permanent {
+				return e
+			}
+			return sink.OnCreateError(want.Name, errors.New(words(e))) // it is not about rows
+		}})
 	}
 	return append(ddl,
 		statement{sql: d.dialect().SetMark(sink.MadeMark(full), sink.NewTableID())},
 		d.mark(&have),
 	), have, nil
-}
-
-// onCreateError classifies an error of a statement of [schema.Table.OnCreate]. It is not about rows, unless it is
-// temporary.
-func onCreateError(table string, e *pgconn.PgError) error {
-	if class, _, _ := classify(e); class != sink.Permanent {
-		return e
-	}
-	return sink.OnCreateError(table, errors.New(words(e)))
 }
 
 // mark stores what weir's columns in a table must hold.

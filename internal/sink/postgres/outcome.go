@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -146,4 +147,22 @@ func (a *attempt) undo(ctx context.Context) error {
 		p.t.stage.used = p.t.stage.types != nil // its rows are rolled back, but still occupy space
 	}
 	return a.d.rollback(ctx)
+}
+
+// checkpoints adds statements that write the checkpoints, and read the tables' IDs, some of which are only known now.
+func (a *attempt) checkpoints() {
+	a.idAt = a.script.addAll(a.d.dialect().Checkpoint(a.f, a.tableIDs()) + "\nRETURNING tableid")
+}
+
+// tableIDs returns SQL for the tables' IDs in the flush's transaction.
+func (a *attempt) tableIDs() string {
+	sql := make([]string, len(a.parts))
+	for i, p := range a.parts {
+		id := literal(p.after.ID)
+		if p.after.Exists && p.after.ID == "" {
+			id = a.d.idSQL(literal(p.after.ident) + "::regclass")
+		}
+		sql[i] = literal(a.f.BeforeID(i)) + " || " + id
+	}
+	return cmp.Or(strings.Join(sql, " || "), "''") // a flush may have no table yet
 }

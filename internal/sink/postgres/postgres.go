@@ -6,7 +6,7 @@
 // it copies the rows into the table, or into a staging table, from which an upsert or a MERGE writes those that change.
 //
 // A flush goes through the files in this order. flush.go tries it until it is written. begin.go adapts the tables
-// (grow.go, rebuild.go) and begins the transaction: settings (planner.go), fence (lanes.go), locks. plan.go decides how
+// (grow.go, rebuild.go) and begins the transaction: settings, fence, locks. plan.go decides how
 // each table's rows are written; version.go or repeated.go first read what the table has, and children.go what goes
 // with other tables' rows. upsert.go has the statements, for a shape (shape.go, resolved.go), from a staging table
 // (stage.go); wire.go sends them. outcome.go ends the transaction and handles the results; cause.go handles errors, and
@@ -110,9 +110,6 @@ func (d *DB) Caps() sink.Caps { return caps }
 
 // Close implements [sink.Sink].
 func (d *DB) Close() error {
-	if d.conn == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	d.close(ctx)

@@ -216,23 +216,17 @@ func (c *pieces) probe() error {
 	return err
 }
 
-// partState is what a piece changes in a part, except its rows.
-type partState struct {
-	counts sink.Counts
-	stage  stage
-}
-
-func (c *pieces) state() []partState {
-	states := make([]partState, len(c.parts))
-	for i, p := range c.parts {
-		states[i] = partState{p.counts, p.stage}
+// state returns the parts as they are, to restore what a piece changes in them, except their rows.
+func (c *pieces) state() (before []part) {
+	for _, p := range c.parts {
+		before = append(before, *p)
 	}
-	return states
+	return before
 }
 
-func (c *pieces) restore(states []partState) {
+func (c *pieces) restore(before []part) {
 	for i, p := range c.parts {
-		p.counts, p.stage = states[i].counts, states[i].stage
+		p.counts, p.stage = before[i].counts, before[i].stage
 	}
 }
 

@@ -29,17 +29,16 @@ const (
 
 // repeated holds what is read to find the rows that a batch repeats, by row to write.
 type repeated struct {
-	found []bool
-	same  []bool // rows found exactly once: with inheriting tables, a key may exist twice
-	n     int    // how many
-	read  int    // bytes read from the table
+	same []bool
+	n    int // how many
+	read int // bytes read from the table
 }
 
 // mayRepeat reports whether to compare the rows with the table's before they are staged: after a flush that mostly
 // repeated existing rows, and when a source is reread from its start.
 func (p *part) mayRepeat() bool {
 	again := slices.ContainsFunc(p.a.f.Lanes, func(l sink.Lane) bool { return l.Restart })
-	return (again || p.t.repeats) && !p.t.incomparable && !p.a.piecewise && !p.b.Versioned() && p.t.Exists &&
+	return (again || p.t.repeats) && !p.t.incomparable && !p.after.inherited && !p.a.piecewise && !p.b.Versioned() && p.t.Exists &&
 		len(p.writes) >= manyRepeated && p.inOrder() && len(p.plan.resolved) == 0 &&
 		!slices.ContainsFunc(p.plan.columns, func(c staged) bool { return c.merge.Computes() }) &&
 		!slices.ContainsFunc(p.a.parts, func(q *part) bool { return q.b.Child != nil })
@@ -59,7 +58,7 @@ func (p *part) inOrder() bool {
 // rows lie in a range, its rest is left to the MERGE; so is everything that the database sorts differently.
 func (p *part) findRepeated() {
 	shape, s, k := p.plan.shape, p.a.script, p.after.Key[0]
-	found := &repeated{found: make([]bool, len(p.writes)), same: make([]bool, len(p.writes))}
+	found := &repeated{same: make([]bool, len(p.writes))}
 	p.repeated, p.asked = found, func([]result) error { p.dropRepeated(); return nil }
 	kind, _, _ := strings.Cut(shape.table.cols[k].staged, " COLLATE ") // its collation is the column's
 	var ranges []string
@@ -78,8 +77,7 @@ func (p *part) findRepeated() {
 			at++
 		}
 		if at < len(p.writes) && bytes.Equal(p.writes[at].Key, row[key]) {
-			found.same[at] = !found.found[at] && text.repeats(shape, p.b, p.writes[at], row)
-			found.found[at] = true
+			found.same[at] = text.repeats(shape, p.b, p.writes[at], row)
 		}
 	}})
 	s.add("SET LOCAL enable_bitmapscan = DEFAULT")
@@ -94,7 +92,7 @@ func (s *shape) rangesSQL(ranges []string) string {
 	key := "t." + ident(s.table.Columns[s.table.Key[0]].Name)
 	return fmt.Sprintf(`SELECT %s
 FROM (VALUES %s) r (first, last),
-  LATERAL (SELECT t.* FROM %s t WHERE %s BETWEEN r.first AND r.last ORDER BY %[4]s FETCH FIRST %[5]d ROWS WITH TIES) t`,
+  LATERAL (SELECT t.* FROM %s t WHERE %s BETWEEN r.first AND r.last ORDER BY %[4]s LIMIT %[5]d) t`,
 		strings.Join(columns, ", "), strings.Join(ranges, ", "), s.table.ident, key, maxRange)
 }
 
