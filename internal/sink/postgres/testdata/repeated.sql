@@ -2,7 +2,7 @@
 SET LOCAL enable_bitmapscan = off;
 SELECT t."id", t."a"
 FROM (VALUES ('10000'::text, '14999'::text)) r (first, last),
-  LATERAL (SELECT t.* FROM "public"."t" t WHERE t."id" BETWEEN r.first AND r.last ORDER BY t."id" FETCH FIRST 7500 ROWS WITH TIES) t;
+  LATERAL (SELECT t.* FROM "public"."t" t WHERE t."id" BETWEEN r.first AND r.last ORDER BY t."id" LIMIT 7500) t;
 SET LOCAL enable_bitmapscan = DEFAULT;
 
 -- After the answer.
