@@ -324,7 +324,7 @@ func (t *relation) setID(id string) {
 }
 
 // lackingSQL returns a query for what the role must be granted to write weir's own tables, and tables of a job, and to
-// stage rows in a temporary one.
+// stage rows in a temporary one, and to skip foreign keys.
 func (c *client) lackingSQL(wanted []sink.TableKey) string {
 	lacks := func(function, of string, privileges ...string) string {
 		return fmt.Sprintf("NOT (SELECT bool_and(%s(%s, p)) FROM unnest(ARRAY['%s']) p)", function, of, strings.Join(privileges, "', '"))
@@ -345,6 +345,9 @@ func (c *client) lackingSQL(wanted []sink.TableKey) string {
 		all = append(all, grant(schemaName, table, lacks("has_any_column_privilege", "to_regclass("+literal(name)+")", needs...), name))
 	}
 	all = append(all, "CASE WHEN NOT has_database_privilege(current_database(), 'TEMP') THEN 'TEMP ON DATABASE ' || quote_ident(current_database()) END")
+	if c.opt.IgnoreForeignKeys {
+		all = append(all, "CASE WHEN NOT has_parameter_privilege('session_replication_role', 'SET') THEN 'SET ON PARAMETER session_replication_role' END")
+	}
 	return "SELECT " + strings.Join(all, ",\n  ")
 }
 
