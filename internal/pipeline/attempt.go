@@ -127,11 +127,11 @@ func (a *attempt) newPipeline(starts []start) *pipeline {
 	}
 	a.claimer = &claimer{run: r, check: a.check, fences: &a.history.fences, inGroup: a.inGroup, starts: starts, claimed: map[string]*start{}}
 	p.opener = &opener{run: r, claimer: a.claimer, scans: p.scans}
-	f := &batchBuilder{run: r, full: full, free: free, tables: a.tables, settings: &a.settings, open: map[*lane]bool{}}
+	b := &setBuilder{run: r, full: full, free: free, tables: a.tables, settings: &a.settings, open: map[*lane]bool{}}
 	if c.Restart.Rebuild && !slices.ContainsFunc(starts, func(s start) bool { return a.check.hasBegun(&s) }) {
-		f.rebuild = rebuildDue
+		b.rebuild = rebuildDue
 	}
-	p.reader = &reader{run: r, tables: a.tables, builder: f, scans: p.scans, unread: a.unread, counted: a.history.counted, scan: feed.NewScanner(r.names),
+	p.reader = &reader{run: r, tables: a.tables, builder: b, scans: p.scans, unread: a.unread, counted: a.history.counted, scan: feed.NewScanner(r.names),
 		adder: &tableAdder{run: r, check: a.check, latest: &a.latest, tables: a.tables, settings: &a.settings, queue: queue, unfit: map[string]*feed.Error{}}}
 	p.flusher = &flusher{run: r, history: a.history, full: full, free: free, queue: queue}
 	return p

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A batchBuilder owns the set that the reader fills, and exchanges it with the flusher for an empty one.
-type batchBuilder struct {
+// A setBuilder owns the set that the reader fills, and exchanges it with the flusher for an empty one.
+type setBuilder struct {
 	*run
 	set      *set
 	full     chan<- *set
@@ -31,17 +31,17 @@ const (
 const rejectShare = 4
 
 // mostBytes is how much memory a set may fill.
-func (f *batchBuilder) mostBytes() int64 { return f.cfg.Buffer / 2 }
+func (b *setBuilder) mostBytes() int64 { return b.cfg.Buffer / 2 }
 
 // isFull reports whether the current set has no room left. A set may exceed its limits by one line.
-func (f *batchBuilder) isFull() bool {
-	s, rows, bytes := f.set, f.cfg.BatchRows, f.mostBytes()
+func (b *setBuilder) isFull() bool {
+	s, rows, bytes := b.set, b.cfg.BatchRows, b.mostBytes()
 	return rows > 0 && s.Rows() >= rows || int64(s.Bytes()) >= bytes || int64(s.RejectBytes()+s.resumeBytes) >= bytes/rejectShare
 }
 
 // hasRoomFor reports whether the current set has a lane or can add it.
-func (f *batchBuilder) hasRoomFor(l *lane) bool {
-	return l.reading.inSet > 0 || f.dryRun || len(f.set.lanes) < maxLanes && len(f.set.ended) < maxLanes
+func (b *setBuilder) hasRoomFor(l *lane) bool {
+	return l.reading.inSet > 0 || b.dryRun || len(b.set.lanes) < maxLanes && len(b.set.ended) < maxLanes
 }
 
 // eagerRows is how many rows a set has at least when it is written before it is full. At most one of manyPerRepeat
@@ -51,17 +51,17 @@ const eagerRows, manyPerRepeat = 100_000, 64
 // isEager reports whether to write the current set before it is full: nearly all of its messages made rows of their
 // own, so a larger set would not save writes, and the flusher is idle. Otherwise a load of new rows would fold and
 // write in turns, which takes 1.2 times as long.
-func (f *batchBuilder) isEager() bool {
-	if len(f.free) == 0 || f.dryRun {
+func (b *setBuilder) isEager() bool {
+	if len(b.free) == 0 || b.dryRun {
 		return false
 	}
-	rows := f.set.Rows()
-	return rows >= eagerRows && (f.set.Messages()-int64(rows))*manyPerRepeat < int64(rows)
+	rows := b.set.Rows()
+	return rows >= eagerRows && (b.set.Messages()-int64(rows))*manyPerRepeat < int64(rows)
 }
 
 // startPeriod notes when the first line of the set arrived and how long it may wait.
-func (f *batchBuilder) startPeriod(l *lane) {
-	s := f.set
+func (b *setBuilder) startPeriod(l *lane) {
+	s := b.set
 	if s.first.IsZero() {
 		s.first = time.Now()
 	}
@@ -72,32 +72,32 @@ func (f *batchBuilder) startPeriod(l *lane) {
 }
 
 // laneIndex returns the index that a lane has, or would get, in the current set.
-func (f *batchBuilder) laneIndex(l *lane) int {
+func (b *setBuilder) laneIndex(l *lane) int {
 	if l.reading.inSet == 0 {
-		return len(f.set.lanes)
+		return len(b.set.lanes)
 	}
 	return l.reading.inSet - 1
 }
 
 // addLane adds a lane to the current set, so its checkpoint is written.
-func (f *batchBuilder) addLane(l *lane) {
+func (b *setBuilder) addLane(l *lane) {
 	if l.reading.inSet == 0 {
-		f.set.lanes = append(f.set.lanes, setLane{lane: l})
-		l.reading.inSet = len(f.set.lanes)
+		b.set.lanes = append(b.set.lanes, setLane{lane: l})
+		l.reading.inSet = len(b.set.lanes)
 	}
 }
 
 // handOver completes the set with its checkpoints, gives it to the flusher, and waits for an empty one. It does nothing
 // if there is nothing to write.
-func (f *batchBuilder) handOver(flushing context.Context) error {
-	s := f.set
-	s.rebuild = f.rebuild == rebuildDue && len(s.lanes) > 0
+func (b *setBuilder) handOver(flushing context.Context) error {
+	s := b.set
+	s.rebuild = b.rebuild == rebuildDue && len(s.lanes) > 0
 	if s.isEmpty() && len(s.resumes) == 0 && len(s.ended) == 0 && !s.rebuild {
 		s.first, s.period, s.urgent = time.Time{}, 0, false
 		return nil
 	}
-	s.filled = int64(s.Bytes()) >= f.mostBytes()
-	settings, err := f.settings.text()
+	s.filled = int64(s.Bytes()) >= b.mostBytes()
+	settings, err := b.settings.text()
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (f *batchBuilder) handOver(flushing context.Context) error {
 			return err
 		}
 		if r.seq == 0 {
-			if f.rebuild == rebuildDone && l.lane.cp.Run != f.id { // emptying the tables has removed its checkpoint
+			if b.rebuild == rebuildDone && l.lane.cp.Run != b.id { // emptying the tables has removed its checkpoint
 				l.lane.cp.Seq = 0
 			}
 			r.seq = l.lane.cp.Seq
@@ -120,23 +120,23 @@ func (f *batchBuilder) handOver(flushing context.Context) error {
 		*l = setLane{lane: l.lane, cp: cp, pos: r.pos, tally: r.tally}
 	}
 	if s.rebuild {
-		f.rebuild = rebuildDone
+		b.rebuild = rebuildDone
 	}
 	now := time.Now()
-	for _, b := range s.Batches {
-		b.Time = now
+	for _, batch := range s.Batches {
+		batch.Time = now
 	}
-	f.tables.folders.Seal(s.Set)
-	f.tables.noteUnmet()
-	f.tables.noteIgnored()
+	b.tables.folders.Seal(s.Set)
+	b.tables.noteUnmet()
+	b.tables.noteIgnored()
 	select {
-	case f.full <- s:
+	case b.full <- s:
 	case <-flushing.Done():
 		return flushing.Err()
 	}
 	select {
-	case f.set = <-f.free:
-		f.set.Grow(len(f.tables.folders))
+	case b.set = <-b.free:
+		b.set.Grow(len(b.tables.folders))
 		return nil
 	case <-flushing.Done():
 		return flushing.Err()
@@ -145,13 +145,13 @@ func (f *batchBuilder) handOver(flushing context.Context) error {
 
 // commitAll writes the current set and waits until everything folded is committed and the claims of ended lanes are
 // released.
-func (f *batchBuilder) commitAll(flushing context.Context) error {
-	if err := f.handOver(flushing); err != nil {
+func (b *setBuilder) commitAll(flushing context.Context) error {
+	if err := b.handOver(flushing); err != nil {
 		return err
 	}
 	select {
-	case s := <-f.free: // no set is being written
-		f.free <- s
+	case s := <-b.free: // no set is being written
+		b.free <- s
 		return nil
 	case <-flushing.Done():
 		return flushing.Err()

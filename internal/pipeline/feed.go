@@ -94,7 +94,7 @@ func (rd *reader) controlMessage(from *lane, l *feed.Line) (pass bool, err error
 		h.stale, h.repeats = h.Resume, 0
 	}
 	h.repeats++
-	if drop := from.begun.Drop; drop != nil && rd.cfg.Feed.StaleAfter > 0 && h.repeats >= rd.cfg.Feed.StaleAfter {
+	if drop := from.src.Drop; drop != nil && rd.cfg.Feed.StaleAfter > 0 && h.repeats >= rd.cfg.Feed.StaleAfter {
 		h.repeats = 0
 		drop(from.reading.conn, fmt.Errorf("%s: %d keepalives at %s %s: the feed is stale", from.name, rd.cfg.Feed.StaleAfter, rd.cfg.Feed.ResumeField, h.Resume))
 	}
@@ -111,12 +111,12 @@ const maxRepeats = 64
 // after it) may also send the rejected lines right before.
 func (h *feedState) seen(line []byte) bool {
 	sum := fmt.Sprintf(" %016x", crc64.Checksum(line, ecma))
-	add(&h.behind, sum)
-	return h.opening && strings.Contains(h.Before, sum) || !add(&h.Rejected, sum)
+	remember(&h.behind, sum)
+	return h.opening && strings.Contains(h.Before, sum) || !remember(&h.Rejected, sum)
 }
 
-// add adds a digest to a list, unless the list contains it or is full. It reports whether the digest is new.
-func add(list *string, sum string) bool {
+// remember adds a digest to a list, unless the list contains it or is full. It reports whether the digest is new.
+func remember(list *string, sum string) bool {
 	if strings.Contains(*list, sum) {
 		return false
 	}

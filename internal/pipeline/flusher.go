@@ -82,7 +82,7 @@ func (f *flusher) writeSet(ctx context.Context, s *set) error {
 	}
 	took := time.Since(start)
 	if s.filled {
-		f.history.rewrites.add(s.Set)
+		f.history.rewrites.count(s.Set)
 	}
 	f.p.Flushed(f.flushed(s.Set, &res, took))
 	s.reset()
@@ -173,8 +173,8 @@ func (f *flusher) committed(ctx context.Context, s *set, res *sink.Result) error
 	for i := range s.lanes {
 		at := &s.lanes[i]
 		l := at.lane
-		if l.begun.Committed != nil {
-			l.begun.Committed(at.pos.mark.Source)
+		if l.src.Committed != nil {
+			l.src.Committed(at.pos.mark.Source)
 		}
 		l.flushed.pos, l.flushed.safe = at.pos, at.pos.read
 		l.progress.Committed(at.pos.read)

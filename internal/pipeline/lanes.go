@@ -39,8 +39,8 @@ type lane struct {
 	start
 	log      *slog.Logger
 	progress *status.Lane
-	begun    source.Lane   // as the source reports it
-	begin    position      // of the first line
+	src      source.Lane   // as the source reports it
+	first    position      // of the first line
 	period   time.Duration // longest that a line waits to be written; 0: no limit
 	// urgent: a set is due after period even while more lines wait to be read. Otherwise it is then due only after
 	// [catchUpPeriod].
@@ -133,7 +133,7 @@ func (o *opener) begin(ctx, folding context.Context, e source.Event) (*lane, err
 		return nil, err
 	}
 	l := &lane{start: *s, log: o.cfg.Log.With("source", s.name), progress: o.p.Open(s.name, kindOf(s.kind, o.cfg.Source.Follow)), period: o.cfg.BatchPeriod}
-	l.begun, err = e.Begin(ctx, source.Point{Cursor: s.from.mark.Source, Resume: s.from.mark.Feed.Resume})
+	l.src, err = e.Begin(ctx, source.Point{Cursor: s.from.mark.Source, Resume: s.from.mark.Feed.Resume})
 	finished := err == io.EOF
 	if err != nil && !finished {
 		l.progress.Remove()
@@ -142,25 +142,25 @@ func (o *opener) begin(ctx, folding context.Context, e source.Event) (*lane, err
 		}
 		return nil, o.scans.put(ctx, folding, l, source.Event{Kind: source.Closing, Lane: s.name, Err: err})
 	}
-	l.begin.mark = mark{Source: l.begun.At, Feed: s.from.mark.Feed}
-	defer func() { l.flushed.pos = l.begin }()
+	l.first.mark = mark{Source: l.src.At, Feed: s.from.mark.Feed}
+	defer func() { l.flushed.pos = l.first }()
 	switch {
 	case l.isSpooled():
-		l.begin.offset = l.begun.Offset
-		if l.begun.At == s.from.mark.Source {
-			l.begin.line = s.from.line
+		l.first.offset = l.src.Offset
+		if l.src.At == s.from.mark.Source {
+			l.first.line = s.from.line
 		}
-	case l.begun.At != "":
-		l.begin.line, l.begin.offset = s.from.line, max(s.from.offset, l.begun.Offset)
+	case l.src.At != "":
+		l.first.line, l.first.offset = s.from.line, max(s.from.offset, l.src.Offset)
 	}
-	if l.begun.Raw != nil {
-		l.progress.Locate(l.begin.offset, l.begun.Raw)
+	if l.src.Raw != nil {
+		l.progress.Locate(l.first.offset, l.src.Raw)
 	}
-	if l.begun.Lag != nil {
-		l.progress.Partition(l.begun.Topic, l.begun.Number, l.begun.Lag, l.begun.Connected)
+	if l.src.Lag != nil {
+		l.progress.Partition(l.src.Topic, l.src.Number, l.src.Lag, l.src.Connected)
 	}
 	l.urgent = l.period > 0
-	if l.period == 0 && (l.begun.Waits || o.cfg.MaxRate > 0) {
+	if l.period == 0 && (l.src.Waits || o.cfg.MaxRate > 0) {
 		l.period, l.urgent = livePeriod, o.cfg.MaxRate > 0 || !l.isStored()
 	}
 	o.lanes = append(o.lanes, l)
@@ -174,7 +174,7 @@ func (o *opener) begin(ctx, folding context.Context, e source.Event) (*lane, err
 
 // rereadable returns who can read uncommitted lines of an open lane again.
 func (l *lane) rereadable() reread {
-	if l.begun.Type == source.FIFO {
+	if l.src.Type == source.FIFO {
 		return byNobody
 	}
 	return l.reread
@@ -186,7 +186,7 @@ func (l *lane) isStored() bool {
 }
 
 // isSpooled reports whether lines stay on disk until they are committed.
-func (l *lane) isSpooled() bool { return l.begun.Type == source.Spooled }
+func (l *lane) isSpooled() bool { return l.src.Type == source.Spooled }
 
 // isFresh reports whether the lane is read from its start, though it could be resumed.
 func (l *lane) isFresh() bool { return l.cp.Mark == "" && l.reread != byNobody }
@@ -194,7 +194,7 @@ func (l *lane) isFresh() bool { return l.cp.Mark == "" && l.reread != byNobody }
 // isTentative reports whether the lane's position is written only if a message was accepted. A run with other settings
 // can then start over.
 func (l *lane) isTentative() bool {
-	return l.isFresh() && !l.isSpooled() && l.begun.At == ""
+	return l.isFresh() && !l.isSpooled() && l.src.At == ""
 }
 
 // replacesRejects reports whether the lane's first flush replaces the rejects that are kept of it.
@@ -205,9 +205,9 @@ func (l *lane) replacesRejects(cp *sink.Checkpoint) bool {
 // stop describes where a lane was left. Everything before the position is committed.
 func (l *lane) stop(at position) status.Stop {
 	s := status.Stop{Source: l.name, Line: at.line, Offset: at.offset, Resumes: l.isSpooled() || l.rereadable() != byNobody}
-	if l.begun.Raw != nil {
+	if l.src.Raw != nil {
 		// Files are read ahead, and offsets in compressed files count uncompressed bytes.
-		if offset, size := l.begun.Raw(); size > 0 {
+		if offset, size := l.src.Raw(); size > 0 {
 			s.Read = min(1, float64(min(at.offset, offset))/float64(size))
 		}
 	}
@@ -261,12 +261,12 @@ func (o *opener) logStart(l *lane) {
 	switch from := &l.from; {
 	case from.mark.Feed.Resume != "":
 		l.log.Info(fmt.Sprintf("%s: resuming after %s %s", l.name, o.cfg.Feed.ResumeField, from.mark.Feed.Resume))
-	case l.kind == source.Partition && l.begun.At != "":
-		l.log.Info(fmt.Sprintf("%s: reading from offset %d", l.name, l.begin.offset))
-	case l.begin.offset > 0:
-		l.log.Info(fmt.Sprintf("%s: resuming after line %d (byte %d)", l.name, l.begin.line, l.begin.offset))
+	case l.kind == source.Partition && l.src.At != "":
+		l.log.Info(fmt.Sprintf("%s: reading from offset %d", l.name, l.first.offset))
+	case l.first.offset > 0:
+		l.log.Info(fmt.Sprintf("%s: resuming after line %d (byte %d)", l.name, l.first.line, l.first.offset))
 	}
-	if l.begun.Addr != nil {
-		l.log.Info(fmt.Sprintf("%s: senders connect to %s", l.name, l.begun.Addr))
+	if l.src.Addr != nil {
+		l.log.Info(fmt.Sprintf("%s: senders connect to %s", l.name, l.src.Addr))
 	}
 }

@@ -268,7 +268,7 @@ func (rd *reader) foldOnce(m *message) verdict {
 	if line.Err == nil && rd.cfg.IsPlain() && rd.tables.probed < envelopeProbes {
 		rd.warnEnvelope(l, line.Text, place.Line)
 	}
-	table, err := rd.tables.add(rd.builder.set, line, l.name, place)
+	table, err := rd.tables.foldLine(rd.builder.set, line, l.name, place)
 	switch err := err.(type) {
 	case nil:
 		rd.countMessage(l)
@@ -320,7 +320,7 @@ func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *fe
 	}
 	rejected := fold.NewReject(at, table, why, line)
 	rd.builder.startPeriod(l)
-	continues := l.begun.At != "" && l.begun.At == l.from.mark.Source
+	continues := l.src.At != "" && l.src.At == l.from.mark.Source
 	if !continues || at.Offset >= rd.counted[l.name] {
 		l.progress.Reject(&rejected)
 	}

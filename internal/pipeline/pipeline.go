@@ -6,7 +6,7 @@
 //
 // Goroutines do the work of an attempt, each with its own state. The opener claims the sources and reads blocks of
 // lines ([opener], [claimer]). Scanners cut and scan the blocks ([scanPool]). The reader folds the lines in order into
-// a set ([reader], [tables], [batchBuilder]). The flusher writes the set ([flusher]) while the reader fills another. A
+// a set ([reader], [tables], [setBuilder]). The flusher writes the set ([flusher]) while the reader fills another. A
 // set has one owner at a time, and when both are full, reading pauses. What the reader wants to know from the database
 // waits in the [dbQueue] until the flusher runs it: the tables that a message names first ([tableAdder]).
 package pipeline

@@ -13,7 +13,7 @@ import (
 type reader struct {
 	*run
 	tables  *tables
-	builder *batchBuilder
+	builder *setBuilder
 	scans   *scanPool
 	adder   *tableAdder
 	unread  *unreadFiles
@@ -171,15 +171,15 @@ func (rd *reader) handle(flushing context.Context, e *event) error {
 // beginLane begins to read an opened lane.
 func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	rd.builder.open[l] = true
-	l.reading = laneReading{pos: l.begin, line: l.begin.line, tally: tally{rejected: l.cp.Rejected}}
+	l.reading = laneReading{pos: l.first, line: l.first.line, tally: tally{rejected: l.cp.Rejected}}
 	r := &l.reading
 	r.feed = feedState{feedMark: r.pos.mark.Feed, opening: !l.isSpooled()}
 	rd.builder.settings.learn(&l.start)
 	if err := rd.adder.checkStart(flushing, &l.start); err != nil {
 		return err
 	}
-	moved := l.kind == source.Partition && l.begun.At != l.from.mark.Source
-	if l.begun.At != "" && !l.isSpooled() && (l.from == (position{}) || moved) {
+	moved := l.kind == source.Partition && l.src.At != l.from.mark.Source
+	if l.src.At != "" && !l.isSpooled() && (l.from == (position{}) || moved) {
 		rd.builder.addLane(l) // the next run begins there too, even if nothing is read
 	}
 	if rd.adder.check.accepts(&l.start) || rd.builder.rebuild == rebuildDue {

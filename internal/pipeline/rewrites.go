@@ -16,8 +16,8 @@ type sampledRow struct {
 
 const sampledRows = 256
 
-// add counts the rows of a set.
-func (w *rewrites) add(s *fold.Set) {
+// count counts the rows of a set.
+func (w *rewrites) count(s *fold.Set) {
 	for table, b := range s.Batches {
 		for hash := range b.Hashes() {
 			if hash%sampledRows == 0 {

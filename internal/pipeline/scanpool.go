@@ -87,7 +87,7 @@ func (p *scanPool) put(reading, folding context.Context, l *lane, of source.Even
 	}
 	for b, rest := (*source.Block)(nil), of.Block; rest != nil; {
 		b, rest = p.pace(reading, rest)
-		if p.limit != nil && reading.Err() != nil && l.rereadable() == byThisRun && !l.begun.Waits { // a FIFO waits
+		if p.limit != nil && reading.Err() != nil && l.rereadable() == byThisRun && !l.src.Waits { // a FIFO waits
 			l.countUnfoldedBlock(b)
 			l.countUnfoldedBlock(rest)
 			return reading.Err()

@@ -135,8 +135,8 @@ func (f *tables) options(of *Table, t *schema.Table) (fold.Options, error) {
 	return o, nil
 }
 
-// add merges a line of a source into a set. If it fails, table is the index of the table that rejects the line, or -1.
-func (f *tables) add(s *set, l *feed.Line, source string, at fold.Place) (table int, err error) {
+// foldLine merges a line of a source into a set. If it fails, table is the index of the table that rejects the line, or -1.
+func (f *tables) foldLine(s *set, l *feed.Line, source string, at fold.Place) (table int, err error) {
 	if l.Err != nil && !(l.Null && f.isStream()) {
 		return f.noTable(), l.Err
 	}

@@ -48,9 +48,9 @@ func (p *Progress) Watch(each ...func(*Snapshot)) (stop func()) {
 
 // history is what rates and charts are computed from.
 type history struct {
-	samples []Snapshot // of the last seconds, oldest first
-	step    time.Duration
-	moments []Moment // oldest first
+	samples []Snapshot    // of the last seconds, oldest first
+	every   time.Duration // between two moments
+	moments []Moment      // oldest first
 }
 
 // A Moment is a point of the charts.
@@ -70,15 +70,15 @@ func (p *Progress) keep(s *Snapshot) {
 		p.samples = append(p.samples, *s)
 		p.samples = p.samples[max(0, len(p.samples)-int(ratesOver/sampleEvery)-1):]
 	}
-	p.step = max(p.step, sampleEvery)
-	if n := len(p.moments); n > 0 && s.Time.Sub(p.moments[n-1].At) <= p.step-due {
+	p.every = max(p.every, sampleEvery)
+	if n := len(p.moments); n > 0 && s.Time.Sub(p.moments[n-1].At) <= p.every-due {
 		return
 	}
 	p.moments = append(p.moments, s.moment())
 	switch {
 	case len(p.moments) <= maxMoments:
-	case p.step < lastStep:
-		p.step *= 2
+	case p.every < lastStep:
+		p.every *= 2
 		kept := p.moments[:0]
 		for i := 0; i < len(p.moments); i += 2 {
 			kept = append(kept, p.moments[i])
