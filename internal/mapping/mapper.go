@@ -212,20 +212,15 @@ func (m *Mapper) discriminator(msg *message) (d Discriminator) {
 
 // unmatchedError returns the error for a line that matches no table; nil if such lines are skipped.
 func (p *Plan) unmatchedError(d *Discriminator) error {
-	switch p.unmatched {
-	case RejectUnmatched:
-		return feed.Errorf(feed.Unmatched, "%s (unmatched: reject)", d.unmatched())
-	case FailUnmatched:
-		return &UnmatchedEndsRunError{d.unmatched() + " (unmatched: fail)"}
+	if p.unmatched != RejectUnmatched && p.unmatched != FailUnmatched {
+		return nil
 	}
-	return nil
-}
-
-// unmatched returns the text of that error.
-func (d *Discriminator) unmatched() string {
 	text := "no table takes this message"
 	if d.Path != "" {
 		text += fmt.Sprintf(", in which %s is %q", d.Path, d.Value())
 	}
-	return text
+	if text += fmt.Sprintf(" (unmatched: %s)", p.unmatched); p.unmatched == RejectUnmatched {
+		return feed.Errorf(feed.Unmatched, "%s", text)
+	}
+	return &UnmatchedEndsRunError{text}
 }

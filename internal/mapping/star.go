@@ -124,29 +124,19 @@ func (m *Mapper) newTable(msg *message) error {
 	}
 	d, isDeclared := m.route.declared[name]
 	n.Columns = d.columns
-	switch {
-	case isDeclared, !p.stream.DescribesTables():
-	default:
+	if !isDeclared && p.stream.DescribesTables() {
 		return fmt.Errorf("the stream has rows of table %q before it describes them (the envelope's schema): read it from its start", feed.Clip(msg.Table))
 	}
 	switch {
 	case !p.stream.star.spec.KeyByDefault:
 	case isDeclared:
 		n.Key = d.key
-	default:
-		m.nameKey(msg, n)
+	case !n.Truncates: // a truncation names no key
+		if n.Key = p.stream.star.spec.columnsOf(m.decode.Key(&msg.Message)); n.Key != nil && len(n.Key) == 0 {
+			n.fields = m.decode.RowFields(&msg.change)
+		}
 	}
 	return n
-}
-
-// nameKey sets n.Key to the key that the message names. Truncations name none.
-func (m *Mapper) nameKey(msg *message, n *NewTable) {
-	if n.Truncates {
-		return
-	}
-	if n.Key = m.plan.stream.star.spec.columnsOf(m.decode.Key(&msg.Message)); n.Key != nil && len(n.Key) == 0 {
-		n.fields = m.decode.RowFields(&msg.change)
-	}
 }
 
 // columnsOf maps fields of the row to columns. A field that no column reads keeps its name.

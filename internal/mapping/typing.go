@@ -71,38 +71,34 @@ func (p *Plan) typing(t *tablePlan, have *schema.Table, fields []envelope.FieldS
 		return y, nil
 	}
 	for i := range fields {
-		name := fields[i].Field
-		if slices.ContainsFunc(t.columns, func(c column) bool { return c.spec.Name == name }) {
-			continue
-		}
-		as, err := p.typeColumn(y, t, have, &fields[i], name)
-		if err != nil {
-			return nil, err
-		}
-		if as != nil {
-			y.casts[name] = as
-		}
-	}
-	for i := range t.columns {
-		c := &t.columns[i]
-		if len(c.sources) != 1 || c.references != nil {
-			continue
-		}
-		src := &c.sources[0]
-		for j := range fields {
-			if at := src.From.Place(); !src.cast.KeepsAll() || at.Tree != p.stream.RowTree() || !p.trees.IsMember(at, fields[j].Field) {
+		f, listed := &fields[i], false
+		for j := range t.columns {
+			c := &t.columns[j]
+			listed = listed || c.spec.Name == f.Field
+			if len(c.sources) != 1 || c.references != nil || !p.readsUncast(&c.sources[0], f.Field) {
 				continue
 			}
-			as, err := p.typeColumn(y, t, have, &fields[j], c.spec.Name)
+			as, err := p.typeColumn(y, t, have, f, c.spec.Name)
 			if err != nil {
 				return nil, err
 			}
-			if as != nil {
-				y.sources[src] = as
+			y.sources[&c.sources[0]] = as
+		}
+		if !listed {
+			as, err := p.typeColumn(y, t, have, f, f.Field)
+			if err != nil {
+				return nil, err
 			}
+			y.casts[f.Field] = as
 		}
 	}
 	return y, nil
+}
+
+// readsUncast reports whether a source is a field of the row, unconverted.
+func (p *Plan) readsUncast(s *source, field string) bool {
+	at := s.From.Place()
+	return s.cast.KeepsAll() && at.Tree == p.stream.RowTree() && p.trees.IsMember(at, field)
 }
 
 // typeColumn declares a column for the values of a field, and returns the conversion for them. It returns nil if they
