@@ -2,6 +2,7 @@ package envelope
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,29 +29,22 @@ const (
 	RFC3339Cast VersionCast = "timestamp" // 2020-05-15T13:30:00.5Z
 )
 
-// VersionCasts are the names of all casts.
-var VersionCasts = []VersionCast{LSNCast, BinlogCast, MongoCast, RFC3339Cast}
+// versionCasts are the names of all casts, as errors list them.
+var versionCasts = []VersionCast{LSNCast, BinlogCast, MongoCast, RFC3339Cast}
 
-// ParseVersionPart parses PATH or PATH as CAST.
-func ParseVersionPart(text string) (v VersionPart, err error) {
-	path, as, typed := cast.CutAs(strings.TrimSpace(text))
+// UnmarshalText parses PATH or PATH as CAST.
+func (v *VersionPart) UnmarshalText(text []byte) (err error) {
+	path, as, typed := cast.CutAs(strings.TrimSpace(string(text)))
 	if v.From, err = paths.ParsePath(path); err != nil {
-		return v, err
+		return err
 	}
-	if !typed {
-		return v, nil
+	if v.As = VersionCast(as); typed && !slices.Contains(versionCasts, v.As) {
+		return fmt.Errorf("%q: a version is read as %s, or as it is", as, strings.ReplaceAll(strings.Trim(fmt.Sprint(versionCasts), "[]"), " ", ", "))
 	}
-	var names []string
-	for _, known := range VersionCasts {
-		if v.As = known; as == string(known) {
-			return v, nil
-		}
-		names = append(names, string(known))
-	}
-	return v, fmt.Errorf("%q: a version is read as %s, or as it is", as, strings.Join(names, ", "))
+	return nil
 }
 
-// String returns the part as [ParseVersionPart] reads it.
+// String returns the text that UnmarshalText parses.
 func (v VersionPart) String() string {
 	if v.As == NoCast {
 		return v.From.String()
@@ -60,12 +54,6 @@ func (v VersionPart) String() string {
 
 // MarshalText implements [encoding.TextMarshaler].
 func (v VersionPart) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
-
-// UnmarshalText implements [encoding.TextUnmarshaler] with [ParseVersionPart].
-func (v *VersionPart) UnmarshalText(text []byte) (err error) {
-	*v, err = ParseVersionPart(string(text))
-	return err
-}
 
 // append appends the numbers of a part of a version.
 func (c VersionCast) append(numbers []uint64, raw, text []byte) (_ []uint64, ok bool) {
