@@ -235,15 +235,6 @@ Documentation: https://github.com/weirsync/weir/tree/main/docs, in packages also
 	e.useFlagGroups(root)
 	root.AddCommand(e.syncCommand(), e.replayCommand(), e.statusCommand(), e.rejectsCommand(), e.forgetCommand(), e.explainCommand(), e.verifyCommand(), e.configCommand(), e.versionCommand())
 	prepare(root)
-	root.InitDefaultHelpCmd()
-	if help, _, err := root.Find([]string{"help"}); err == nil {
-		help.Args = func(_ *cobra.Command, args []string) error {
-			if of, rest, err := root.Find(args); err == nil && of.HasSubCommands() {
-				return noCommand(of, rest)
-			}
-			return nil
-		}
-	}
 	return root
 }
 
@@ -256,11 +247,7 @@ func noCommand(c *cobra.Command, args []string) error {
 	for _, sub := range c.Commands() {
 		names = append(names, sub.Name())
 	}
-	meant := feed.DidYouMean(args[0], names)
-	if _, err := os.Stat(args[0]); err == nil && meant == "" && !c.HasParent() {
-		meant = fmt.Sprintf("; did you mean %q?", "weir sync "+args[0])
-	}
-	return usagef("%s has no command %q%s", c.CommandPath(), settings.Redacted(args[0]), meant)
+	return usagef("%s has no command %q%s", c.CommandPath(), settings.Redacted(args[0]), feed.DidYouMean(args[0], names))
 }
 
 // prepare prepares a command and its subcommands: wrong arguments become usage errors, and the shell completes flag

@@ -65,7 +65,7 @@ Exit codes: 0 the file is valid, 1 failed, or a run would fail, 2 it has errors.
   weir config check weir.yaml --connect`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			o, err := e.checkFile(args[0])
+			o, err := e.readFile(args[0], true)
 			var found findings
 			if connect && err == nil {
 				found, err = e.connect(c.Context(), args[0])
@@ -116,37 +116,23 @@ func (e *env) printChecked(c *checked) (err error) {
 	return errors.Join(err, c.Findings.err())
 }
 
-// checkFile reads a config file without environment variables. Its faults are usage errors.
-func (e *env) checkFile(path string) (*settings.Spec, error) {
-	o := e.specOf(path)
-	_, _ = o.Load() // Validate returns its error with all others
-	return o, faultsOf(o.Validate())
-}
-
-// readFile reads a config file of which only the tables are used.
-func (e *env) readFile(path string) (*settings.Spec, error) {
-	o := e.specOf(path)
-	_, err := o.Load()
-	return o, faultsOf(err)
-}
-
-// specOf returns the spec of a config file without environment variables.
-func (e *env) specOf(path string) *settings.Spec {
+// readFile reads a config file without environment variables, and checks its tables, or all of it. Its faults are usage
+// errors, except that it cannot be read.
+func (e *env) readFile(path string, all bool) (*settings.Spec, error) {
 	alone := e.surroundings()
 	alone.FileOnly, alone.Environ, alone.Stdin, alone.Asks = true, nil, nil, false
 	o := settings.New(alone)
 	o.File = path
-	return o
-}
-
-// faultsOf makes the faults of a file usage errors, except that it cannot be read.
-func faultsOf(err error) error {
-	if unread := new(fs.PathError); errors.As(err, &unread) {
-		return unread
-	} else if err != nil {
-		return settings.Usage(err)
+	_, err := o.Load()
+	if all {
+		err = o.Validate() // with the error of Load
 	}
-	return nil
+	if unread := new(fs.PathError); errors.As(err, &unread) {
+		return o, unread
+	} else if err != nil {
+		return o, settings.Usage(err)
+	}
+	return o, nil
 }
 
 func (e *env) configSchemaCommand() *cobra.Command {

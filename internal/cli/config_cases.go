@@ -34,7 +34,7 @@ Exit codes: 0 all tests passed, 1 failed, or a test did, 2 the file has errors.`
 		Example: `  weir config test weir.yaml`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			file, err := e.readFile(args[0])
+			file, err := e.readFile(args[0], false)
 			if err != nil {
 				return err
 			}
@@ -87,16 +87,6 @@ func (e *env) passes(ctx context.Context, m *mapping.Mapping, test *settings.Cas
 	return true, e.confirm("ok: %s%s", test.Name, rejected)
 }
 
-// A lineError is an error about a line of a test's feed. It hides the name of the temporary file.
-type lineError struct {
-	error
-	feed string
-}
-
-func (e lineError) Error() string { return strings.ReplaceAll(e.error.Error(), e.feed+" line", "line") }
-
-func (e lineError) Unwrap() error { return e.error }
-
 // rejectedInCase tells how many lines of a test's feed were rejected, with the first line for each reason.
 func rejectedInCase(did *status.Snapshot) string {
 	var texts []string
@@ -144,7 +134,7 @@ func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *settings.Ca
 	}
 	p := status.New(names...)
 	if err := errors.Join(pipeline.Run(ctx, c, db, nil, p), db.Close()); err != nil {
-		return nil, nil, lineError{err, feed}
+		return nil, nil, err
 	}
 	in, err := caseDriver.Inspect(ctx, path, options)
 	if err != nil {

@@ -27,7 +27,7 @@ func (e *env) flagFault(c *cobra.Command, err error) error {
 		if fl.Value.Type() == "bool" {
 			cause = fmt.Errorf("%q is neither true nor false", invalid.GetValue())
 		}
-		err = settings.Named("--"+fl.Name, cause)
+		err = fmt.Errorf("--%s: %w", fl.Name, cause)
 	}
 	return usagef("%s", settings.Redacted(err.Error())+similarFlag(c, err))
 }
@@ -66,15 +66,6 @@ func similarFlag(c *cobra.Command, err error) string {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return ""
-	}
-	if word := unknown.GetSpecifiedShortnames(); word != "" { // -to instead of --to
-		if c.Flags().Lookup(word) != nil {
-			return fmt.Sprintf("; did you mean %q?", "--"+word)
-		}
-		return ""
-	}
-	if unknown.GetSpecifiedName() == "version" {
-		return "; weir --version prints the version"
 	}
 	var names []string
 	c.Flags().VisitAll(func(fl *pflag.Flag) { names = append(names, "--"+fl.Name) })

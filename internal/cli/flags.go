@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -59,51 +58,18 @@ func flagUsages(f *pflag.FlagSet, columns int) string {
 	short := columns > 0 && all != nil && !all.Changed
 	var b strings.Builder
 	for _, title := range flagGroups {
-		first := true
+		g := pflag.NewFlagSet(title, pflag.ContinueOnError)
+		g.SortFlags = false
 		for _, fl := range groups[title] {
-			if short && !slices.Contains(common, fl.Name) {
-				continue
+			if !short || slices.Contains(common, fl.Name) {
+				g.AddFlag(fl)
 			}
-			if first {
-				b.WriteString("\n" + title + ":\n")
-			}
-			first = false
-			writeFlag(&b, fl, columns)
+		}
+		if g.HasFlags() {
+			b.WriteString("\n" + title + ":\n" + g.FlagUsagesWrapped(columns))
 		}
 	}
 	return strings.TrimPrefix(b.String(), "\n")
-}
-
-// textColumn is the column at which the descriptions of flags begin.
-const textColumn = 26
-
-// writeFlag describes a flag, wrapped to a number of columns; 0 does not wrap.
-func writeFlag(b *strings.Builder, fl *pflag.Flag, columns int) {
-	one := pflag.NewFlagSet("", pflag.ContinueOnError)
-	one.AddFlag(fl)
-	name, text, _ := strings.Cut(strings.TrimSpace(one.FlagUsages()), "   ")
-	if fl.Shorthand == "" {
-		name = "    " + name
-	}
-	line := "  " + name
-	if len(line)+2 > textColumn {
-		b.WriteString(line + "\n")
-		line = ""
-	}
-	line += strings.Repeat(" ", textColumn-len(line))
-	written := 0 // words in the current line
-	for word := range strings.FieldsSeq(text) {
-		if written > 0 && columns > 0 && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > columns {
-			b.WriteString(line + "\n")
-			line, written = strings.Repeat(" ", textColumn), 0
-		}
-		if written > 0 {
-			line += " "
-		}
-		line += word
-		written++
-	}
-	b.WriteString(line + "\n")
 }
 
 // useFlagGroups shows the flags by group in the help of a command and its subcommands.

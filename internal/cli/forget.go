@@ -1,11 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -118,20 +118,9 @@ func (e *env) openWritten(ctx context.Context, sp *settings.Spec, job string, na
 
 // unknownJob returns the error for a job that is not in a database.
 func unknownJob(st sink.Status, job string) error {
-	var names, plain []string
+	var names []string
 	for _, j := range st.Jobs {
-		if !slices.Contains(plain, j.Job) {
-			names, plain = append(names, fmt.Sprintf("%q", j.Job)), append(plain, j.Job)
-		}
+		names = append(names, j.Job)
 	}
-	if meant := feed.DidYouMean(job, plain); meant != "" {
-		return fmt.Errorf("the database has no job %q%s", job, meant)
-	}
-	if len(names) > 10 {
-		names = append(names[:10], fmt.Sprintf("%d more", len(names)-10))
-	}
-	if len(names) == 0 {
-		return errors.New("the database has no jobs")
-	}
-	return fmt.Errorf("the database has no job %q; it has %s", job, strings.Join(names, ", "))
+	return fmt.Errorf("the database has no job %q%s", job, cmp.Or(feed.DidYouMean(job, names), ": weir status lists them"))
 }

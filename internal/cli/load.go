@@ -13,7 +13,7 @@ const foldBuffer = 256 << 20
 
 // surroundings returns the drivers, source kinds, variables and stdin of this process.
 func (e *env) surroundings() *settings.Env {
-	around := &settings.Env{Drivers: drivers, Kinds: kindsWith, Lookup: e.lookupEnv, Stdin: e.stdin, Log: e.log}
+	around := &settings.Env{Drivers: drivers, Lookup: e.lookupEnv, Stdin: e.stdin, Log: e.log}
 	if e.environ != nil {
 		around.Environ = e.environ()
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
+	"github.com/weirsync/weir/internal/settings"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/status"
 )
@@ -40,7 +41,7 @@ func rejectedText(c *pipeline.Config, did *status.Snapshot) string {
 func reasonText(c *pipeline.Config, r *status.Reason) string {
 	detail := clipped(r.Detail, shownDetail)
 	what, place := detail, fmt.Sprintf("line %d", r.Line)
-	records := sourceKinds.Type(r.Source) == source.Partition
+	records := settings.Sources.Type(r.Source) == source.Partition
 	if records {
 		place = fmt.Sprintf("offset %d", r.Offset)
 	}

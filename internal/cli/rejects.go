@@ -145,7 +145,7 @@ func (e *env) printReject(k *sink.Kept, l *rejectList) error {
 
 // rejectPlace says where in its source a rejected line is.
 func rejectPlace(k *sink.Kept) string {
-	if sourceKinds.Type(k.Source) == source.Partition {
+	if settings.Sources.Type(k.Source) == source.Partition {
 		return fmt.Sprintf("offset %d%s", k.Offset, fold.ElementText(k.Element))
 	}
 	return fmt.Sprintf("line %d (byte %d)%s", k.Line, k.Offset, fold.ElementText(k.Element))

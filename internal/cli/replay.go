@@ -9,7 +9,6 @@ import (
 	"math"
 	"net"
 	"regexp"
-	"regexp/syntax"
 	"strconv"
 	"strings"
 
@@ -109,7 +108,7 @@ func (o *replayOptions) plan(sp *settings.Spec, args []string) error {
 	o.Speed, speedErr = readSpeed(o.speed)
 	rateErr := rate.UnmarshalText([]byte(o.rate))
 	if o.Rate = float64(rate); rateErr != nil {
-		rateErr = settings.Named("--rate", rateErr)
+		rateErr = fmt.Errorf("--rate: %w", rateErr)
 	}
 	usage := errors.Join(speedErr, rateErr)
 	isTLS := strings.HasPrefix(o.to, "tls-listen://")
@@ -129,22 +128,13 @@ func (o *replayOptions) plan(sp *settings.Spec, args []string) error {
 	if o.init != "" {
 		var err error
 		if o.Init, err = regexp.Compile(o.init); err != nil {
-			usage = errors.Join(usage, fmt.Errorf("--init is not a regular expression: %w", codeOnly(err)))
+			usage = errors.Join(usage, errors.New("--init is not a regular expression")) // it may contain a password
 		}
 	}
 	if usage != nil {
 		usage = settings.Usage(usage)
 	}
 	return errors.Join(usage, filesErr)
-}
-
-// codeOnly removes the text of a regular expression from its error, because it may contain a password.
-func codeOnly(err error) error {
-	var fault *syntax.Error
-	if errors.As(err, &fault) {
-		return errors.New(fault.Code.String())
-	}
-	return err
 }
 
 // stopped makes the end by a signal a success.

@@ -13,10 +13,10 @@ import (
 
 // TestSources_OneMore: a new kind of source is a folder and an entry in one list. All commands then support it.
 func TestSources_OneMore(t *testing.T) {
-	with, without := kindsWith, sourceKinds
-	t.Cleanup(func() { kindsWith, sourceKinds = with, without })
-	kindsWith = func(o *settings.KindOptions) source.Kinds { return append(with(o), example.Kind(example.Options{})) }
-	sourceKinds = kindsWith(&settings.KindOptions{})
+	with, without := settings.Kinds, settings.Sources
+	t.Cleanup(func() { settings.Kinds, settings.Sources = with, without })
+	settings.Kinds = func(o *settings.KindOptions) source.Kinds { return append(with(o), example.Kind(example.Options{})) }
+	settings.Sources = settings.Kinds(&settings.KindOptions{})
 	feed := `{"id":"BA1","gate":"A1"}` + "\n" + `{"id":"BA2","gate":"A2"}` + "\nbad\n"
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/flights.jsonl" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -101,36 +102,30 @@ const manyFiles = 10
 
 // groupFiles merges the rows of many files in the same folder into one row with their sums and the time and name of the
 // last file.
-func groupFiles(jobs []sink.JobStatus) []sink.JobStatus {
-	type group struct{ job, folder string }
-	of := func(j *sink.JobStatus) group { return group{j.Job, filepath.Dir(j.Source)} }
-	count := map[group]int{}
-	for i := range jobs {
-		if filepath.IsAbs(jobs[i].Source) {
-			count[of(&jobs[i])]++
+func groupFiles(jobs []sink.JobStatus) (rows []sink.JobStatus) {
+	for len(jobs) > 0 {
+		first, folder := jobs[0], filepath.Dir(jobs[0].Source)
+		n := slices.IndexFunc(jobs, func(j sink.JobStatus) bool {
+			return j.Job != first.Job || !filepath.IsAbs(j.Source) || filepath.Dir(j.Source) != folder
+		})
+		if n < 0 {
+			n = len(jobs)
 		}
-	}
-	var rows []sink.JobStatus
-	sums := map[group]int{} // indexes into rows
-	for _, j := range jobs {
-		g := of(&j)
-		n := count[g]
 		if n < manyFiles {
-			rows = append(rows, j)
-			continue
+			n = max(n, 1)
+			rows = append(rows, jobs[:n]...)
+		} else {
+			sum := sink.JobStatus{Job: first.Job, Tables: first.Tables}
+			for _, j := range jobs[:n] {
+				if !j.Updated.Before(sum.Updated) {
+					sum.Updated = j.Updated
+					sum.Source = fmt.Sprintf("%s (%s, last %s)", filepath.Join(folder, "*"), quantity.Count(int64(n), "file"), filepath.Base(j.Source))
+				}
+				sum.Line, sum.Offset = sum.Line+j.Line, sum.Offset+j.Offset
+			}
+			rows = append(rows, sum)
 		}
-		at, seen := sums[g]
-		if !seen {
-			at = len(rows)
-			sums[g] = at
-			rows = append(rows, sink.JobStatus{Job: j.Job, Tables: j.Tables})
-		}
-		sum := &rows[at]
-		if !j.Updated.Before(sum.Updated) {
-			sum.Updated = j.Updated
-			sum.Source = fmt.Sprintf("%s (%s, last %s)", filepath.Join(g.folder, "*"), quantity.Count(int64(n), "file"), filepath.Base(j.Source))
-		}
-		sum.Line, sum.Offset = sum.Line+j.Line, sum.Offset+j.Offset
+		jobs = jobs[n:]
 	}
 	return rows
 }

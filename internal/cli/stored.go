@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/weirsync/weir/internal/settings"
@@ -22,27 +23,22 @@ const (
 // error. If metrics are written to a file, it calls count at the end.
 func countStored(ctx context.Context, o *settings.Output, count func(context.Context) error, run func() error) error {
 	counting, stop := context.WithCancel(ctx)
-	defer stop()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if o.MetricsAddr == "" {
-			return
-		}
-		for counting.Err() == nil {
-			wait := storedEvery
-			if count(counting) != nil {
-				wait = storedAgain
-			}
+	var done sync.WaitGroup
+	done.Go(func() {
+		for wait := time.Duration(0); o.MetricsAddr != ""; {
 			select {
 			case <-counting.Done():
+				return
 			case <-time.After(wait):
 			}
+			if wait = storedEvery; count(counting) != nil {
+				wait = storedAgain
+			}
 		}
-	}()
+	})
 	err := run()
 	stop()
-	<-done
+	done.Wait()
 	if o.MetricsFile != "" {
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), storedPatience)
 		defer cancel()

@@ -50,7 +50,7 @@ func stoppedText(o *settings.Spec, stops []status.Stop) string {
 	var places []string
 	for _, s := range stops[:min(named, len(stops))] {
 		place := fmt.Sprintf("line %d of %s", s.Line, cmp.Or(strings.TrimPrefix(s.Source, "-"), source.StdinName))
-		if sourceKinds.Type(s.Source) == source.Partition {
+		if settings.Sources.Type(s.Source) == source.Partition {
 			place = fmt.Sprintf("offset %d of %s", s.Offset, s.Source)
 		}
 		if s.Read > 0 {

@@ -252,7 +252,7 @@ func shownJob(c *pipeline.Config) string {
 func describeRun(o *settings.Spec, plan *settings.Plan) status.Run {
 	c, m := &plan.Job, plan.Mapping
 	host, _ := os.Hostname() // an error leaves it out
-	waits := c.Source.Follow || slices.ContainsFunc(c.Sources, func(name string) bool { return sourceKinds.Type(name).Live() })
+	waits := c.Source.Follow || slices.ContainsFunc(c.Sources, func(name string) bool { return settings.Sources.Type(name).Live() })
 	run := status.Run{Job: shownJob(c), To: plan.To.Shown(), Host: host, Version: version, Commit: commit, BufferLimit: c.Buffer,
 		RejectsAt: "--rejects " + string(o.Rejects.To), IgnoredBy: m.File, NoTable: ", no table takes them",
 		BySource: waits && len(c.Sources) > 1 || settings.IsKafka(c.Sources)}

@@ -12,7 +12,6 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/schema"
-	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/pipeline"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/settings"
@@ -21,7 +20,7 @@ import (
 )
 
 func (e *env) verifyCommand() *cobra.Command {
-	o := &verifyOptions{spec: e.newSpec(), show: 10}
+	v, sp := &verifier{env: e, show: 10, verification: verification{Shown: []string{}}}, e.newSpec()
 	c := &cobra.Command{
 		Use:   "verify FILE... --to DEST",
 		Short: "Compare tables with captured files",
@@ -41,46 +40,47 @@ Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
   weir verify 'captures/*.jsonl.zst' --to postgres://weir@db.example/air --table flights --delete-when op=delete`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := e.load(c, o.spec); err != nil {
+			if err := e.load(c, sp); err != nil {
 				return err
 			}
-			return e.verify(c.Context(), o, args)
+			return v.verify(c.Context(), sp, args)
 		},
 	}
 	f := c.Flags()
-	o.spec.AddFoldFlags(f, "to", "table")
-	addWhole(f, &o.show, "show", "print at most `N` differences")
-	addJSON(f, &o.asJSON)
+	sp.AddFoldFlags(f, "to", "table")
+	addWhole(f, &v.show, "show", "print at most `N` differences")
+	addJSON(f, &v.asJSON)
 	f.SortFlags = false
 	return c
-}
-
-type verifyOptions struct {
-	spec   *settings.Spec
-	show   int
-	asJSON bool
 }
 
 // A verifier compares the expected rows with the tables.
 type verifier struct {
 	sink.Inspector
-	*verifyOptions
-	env     *env
-	left    int      // differences that may still be printed
-	shown   []string // with --json
-	tables  []verified
+	*env
+	show    int // differences that may still be printed
+	asJSON  bool
 	several bool // there are several tables, or there may be
+	verification
+}
+
+// A verification is what verify prints with --json.
+type verification struct {
+	Lines  int64      `json:"lines"`
+	Tables []verified `json:"tables"`
+	Shown  []string   `json:"shown"` // the first differences
 }
 
 // verified is the result of comparing a table.
 type verified struct {
-	schema.Table
-	prefix string // of each printed line
+	Name        string `json:"table"`
+	Rows        int    `json:"rows"` // that the lines make or remove
+	Differences int    `json:"differences"`
+	OtherRows   int64  `json:"other_rows"` // of the table, that no line names
 
-	rows, live int
-	present    int // rows of the fold that are in the table
-	different  int
-	total      int64 // rows in the table
+	table  schema.Table
+	prefix string // of each printed line
+	live   int    // rows that are not removed
 }
 
 func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
@@ -89,7 +89,7 @@ func (v *verifier) look(ctx context.Context, f *sink.Flush) error {
 		return err
 	}
 	for i, b := range batches {
-		if i == len(v.tables) {
+		if i == len(v.verification.Tables) {
 			if err := v.add(ctx, b.Table.Name, b.Table.KeyColumns()); err != nil {
 				return err
 			}
@@ -120,28 +120,28 @@ func explode(batches []*fold.Batch) ([]*fold.Batch, error) {
 
 // differs counts a difference and prints it if it is one of the first.
 func (v *verifier) differs(t *verified, format string, args ...any) {
-	t.different++
+	t.Differences++
 	v.print(t, format, args...)
 }
 
 // print prints a line about a table, unless the limit is reached.
 func (v *verifier) print(t *verified, format string, args ...any) {
-	if v.left == 0 {
+	if v.show == 0 {
 		return
 	}
-	v.left--
-	text := fmt.Sprintf(t.prefix+format, args...)
-	if v.shown = append(v.shown, text); !v.asJSON {
-		fmt.Fprintln(v.env.stdout, text)
+	v.show--
+	text := t.prefix + fmt.Sprintf(format, args...)
+	if v.Shown = append(v.Shown, text); !v.asJSON {
+		fmt.Fprintln(v.stdout, text)
 	}
 }
 
 // compare compares a table with its batch.
 func (v *verifier) compare(ctx context.Context, batches []*fold.Batch, table int) error {
-	t, b := &v.tables[table], batches[table]
-	switch t.rows = b.Rows(); {
-	case t.Exists:
-	case t.rows > 0:
+	t, b := &v.verification.Tables[table], batches[table]
+	switch t.Rows = b.Rows(); {
+	case t.table.Exists:
+	case t.Rows > 0:
 		return fmt.Errorf("table %q is missing", t.Name)
 	default: // no line of the feed makes a row
 		return nil
@@ -150,7 +150,7 @@ func (v *verifier) compare(ctx context.Context, batches []*fold.Batch, table int
 	for i := range b.Table.Columns {
 		// A column may be missing if all its values are null: weir adds it with its first value.
 		c := &b.Table.Columns[i]
-		if c.Stored() && caps.Find(&t.Table, c.Name, i) < 0 && slices.ContainsFunc(rows, func(r *fold.Row) bool { raw := b.Value(r, i); return raw != nil && raw[0] != 'n' }) {
+		if c.Stored() && caps.Find(&t.table, c.Name, i) < 0 && slices.ContainsFunc(rows, func(r *fold.Row) bool { raw := b.Value(r, i); return raw != nil && raw[0] != 'n' }) {
 			v.differs(t, "the table lacks the column %s", printable(c.Name))
 		}
 	}
@@ -162,21 +162,24 @@ func (v *verifier) compare(ctx context.Context, batches []*fold.Batch, table int
 	if b.Table.Appends() {
 		return v.compareSums(ctx, t, b)
 	}
-	t.present = t.live
+	present := int64(t.live)
 	err := v.Compare(ctx, b, func(d sink.Difference) bool {
 		switch d.Kind {
 		case sink.Missing:
-			t.present--
+			present--
 		case sink.Removed:
-			t.present++
+			present++
 		}
 		v.differs(t, "%s", describe(b, &d))
 		return true
 	})
-	if err != nil {
+	if t.OtherRows = max(0, t.OtherRows-present); err != nil || t.OtherRows == 0 || v.show == 0 {
 		return err
 	}
-	return v.printExtra(ctx, t, b)
+	return v.Others(ctx, b, func(key string) bool {
+		v.print(t, "%s: the table has the row, the lines do not", printable(key))
+		return v.show > 0
+	})
 }
 
 // compareSums compares a table without a key with its batch, by number of rows and sum of their hashes.
@@ -185,7 +188,7 @@ func (v *verifier) compareSums(ctx context.Context, t *verified, b *fold.Batch) 
 	if err != nil {
 		return err
 	}
-	t.present = int(t.total) // which rows are extra is unknown
+	t.OtherRows = 0 // which rows are extra is unknown
 	switch {
 	case have.Rows != want.Rows:
 		v.differs(t, "the table has %s, and the messages make %s", quantity.Count(have.Rows, "row"), quantity.Grouped(want.Rows))
@@ -194,20 +197,6 @@ func (v *verifier) compareSums(ctx context.Context, t *verified, b *fold.Batch) 
 	}
 	return nil
 }
-
-// printExtra prints the first rows that are in the table and not in the fold.
-func (v *verifier) printExtra(ctx context.Context, t *verified, b *fold.Batch) error {
-	if t.extra() == 0 || v.left == 0 {
-		return nil
-	}
-	return v.Others(ctx, b, func(key string) bool {
-		v.print(t, "%s: the table has the row, the lines do not", printable(key))
-		return v.left > 0
-	})
-}
-
-// extra returns the number of rows that are in the table and not in the fold.
-func (t *verified) extra() int64 { return max(0, t.total-int64(t.present)) }
 
 // describe describes a difference.
 func describe(b *fold.Batch, d *sink.Difference) string {
@@ -232,93 +221,75 @@ func describe(b *fold.Batch, d *sink.Difference) string {
 	return fmt.Sprintf("%s: %s is %s, and should be %s", key, printable(b.Table.Columns[d.Column].Name), printable(d.Have), printable(want))
 }
 
-func (e *env) verify(ctx context.Context, o *verifyOptions, args []string) (err error) {
-	o.spec.Batch = settings.Batch{Period: settings.Forever, Buffer: math.MaxInt64} // one batch holds everything
-	plan, err := o.spec.FoldFiles(args, nil, "")
+func (v *verifier) verify(ctx context.Context, sp *settings.Spec, args []string) (err error) {
+	sp.Batch = settings.Batch{Period: settings.Forever, Buffer: math.MaxInt64} // one batch holds everything
+	plan, err := sp.FoldFiles(args, nil, "")
 	if err != nil {
 		return err
 	}
-	to := plan.To
-	v := &verifier{verifyOptions: o, env: e, left: o.show, shown: []string{}}
-	if v.Inspector, err = to.Reader(ctx, to.Dest, sink.Options{Log: e.log}); err != nil {
+	if v.Inspector, err = plan.To.Reader(ctx, plan.To.Dest, sink.Options{Log: v.log}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, v.Close()) }()
-	if plan, err = plan.AtDatabase(ctx, v.Tables); err != nil {
+	if plan, err = plan.AtDatabase(ctx, v.Inspector.Tables); err != nil {
 		return err
 	}
-	return v.run(ctx, plan.Job, plan.Mapping)
+	return v.run(ctx, plan.Job)
 }
 
 // add adds a table to compare.
 func (v *verifier) add(ctx context.Context, name string, key []string) (err error) {
 	var of verified
-	if of.Table, err = sink.Table(ctx, v.Tables, name, key); err == nil && of.Exists {
-		_, of.total, err = v.Sample(ctx, of.Name, 0)
+	if of.table, err = sink.Table(ctx, v.Inspector.Tables, name, key); err == nil && of.table.Exists {
+		_, of.OtherRows, err = v.Sample(ctx, of.table.Name, 0)
 	}
-	if v.several {
+	if of.Name = of.table.Name; v.several {
 		of.prefix = printable(of.Name) + ": "
 	}
-	v.tables = append(v.tables, of)
+	v.verification.Tables = append(v.verification.Tables, of)
 	return err
 }
 
 // run folds the sources of a job and compares its tables.
-func (v *verifier) run(ctx context.Context, c pipeline.Config, m *mapping.Mapping) error {
+func (v *verifier) run(ctx context.Context, c pipeline.Config) error {
 	v.several = len(c.Tables) > 1 || c.Star != nil
 	p := status.New(make([]string, len(c.Tables))...)
-	if err := pipeline.Fold(ctx, c, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }, v.Tables); err != nil {
+	if err := pipeline.Fold(ctx, c, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }, v.Inspector.Tables); err != nil {
 		return err
 	}
-	for _, t := range c.Tables[min(len(v.tables), len(c.Tables)):] { // there were no messages
+	for _, t := range c.Tables[min(len(v.verification.Tables), len(c.Tables)):] { // there were no messages
 		if err := v.add(ctx, t.Name, t.Key); err != nil {
 			return err
 		}
 	}
-	said := verification{Lines: p.Snapshot().Lines, Shown: v.shown}
+	v.Lines = p.Snapshot().Lines
 	var faults []error
-	for i := range v.tables {
-		t := &v.tables[i]
-		said.Tables = append(said.Tables, verifiedTable{t.Name, t.rows, t.different, t.extra()})
-		faults = append(faults, v.report(t, quantity.Count(said.Lines, "line")))
+	for i := range v.verification.Tables {
+		faults = append(faults, v.report(&v.verification.Tables[i]))
 	}
 	if v.asJSON {
-		faults = append(faults, v.env.printJSON(said))
+		faults = append(faults, v.printJSON(v.verification))
 	}
 	return errors.Join(faults...)
 }
 
-// A verification is what verify prints with --json.
-type verification struct {
-	Lines  int64           `json:"lines"`
-	Tables []verifiedTable `json:"tables"`
-	Shown  []string        `json:"shown"` // the first differences
-}
-
-type verifiedTable struct {
-	Table       string `json:"table"`
-	Rows        int    `json:"rows"` // that the lines make or remove
-	Differences int    `json:"differences"`
-	OtherRows   int64  `json:"other_rows"` // of the table, that no line names
-}
-
 // report prints that a table matches the lines, or returns an error that counts the differences.
-func (v *verifier) report(t *verified, lines string) error {
-	rows, match := quantity.Count(int64(t.live), "row"), "match"
+func (v *verifier) report(t *verified) error {
+	lines, rows, match := quantity.Count(v.Lines, "line"), quantity.Count(int64(t.live), "row"), "match"
 	if t.live == 1 {
 		match = "matches"
 	}
 	others := ""
-	if n := t.extra(); n > 0 {
-		others = ", and the table has " + quantity.Count(n, "other row")
+	if t.OtherRows > 0 {
+		others = ", and the table has " + quantity.Count(t.OtherRows, "other row")
 	}
 	switch {
-	case t.different > 0:
-		return fmt.Errorf("%s%s in %s, compared with %s%s", t.prefix, quantity.Count(int64(t.different), "difference"), quantity.Count(int64(t.rows), "row"), lines, others)
+	case t.Differences > 0:
+		return fmt.Errorf("%s%s in %s, compared with %s%s", t.prefix, quantity.Count(int64(t.Differences), "difference"), quantity.Count(int64(t.Rows), "row"), lines, others)
 	case others != "":
 		return fmt.Errorf("%s%s %s%s", t.prefix, rows, match, others)
 	case v.asJSON:
 		return nil
 	}
-	return v.env.confirm("%s of table %q %s %s", rows, t.Name, match, lines)
+	return v.confirm("%s of table %q %s %s", rows, t.Name, match, lines)
 }

@@ -37,7 +37,7 @@ func read(t testing.TB, file string) *mapping.Mapping {
 
 // load returns the mapping of a config file, or its faults.
 func load(file string) (*mapping.Mapping, error) {
-	s := settings.New(&settings.Env{Drivers: []sink.Driver{{Name: "SQLite"}, {Name: "Postgres"}}, FileOnly: true, Kinds: settings.Kinds})
+	s := settings.New(&settings.Env{Drivers: []sink.Driver{{Name: "SQLite"}, {Name: "Postgres"}}, FileOnly: true})
 	s.File = file
 	if _, err := s.Load(); err != nil {
 		return nil, err

@@ -6,9 +6,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/fold"
-	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
@@ -71,27 +68,4 @@ func (r *reader) wantRows(n *yaml.Node, where string) [][]WantCell {
 		})
 	}
 	return rows
-}
-
-// wanted checks that the tests name existing tables and columns.
-func (r *reader) wanted(m *mappingDraft, tables map[string]mapping.Names) {
-	for _, test := range m.Cases {
-		for _, want := range test.Want {
-			t := m.Table(want.Name)
-			if t == nil && m.Table(mapping.Star) == nil {
-				r.fault(want.Pos, "tests", "no table %q in this file%s", want.Name, feed.DidYouMean(want.Name, m.Names()))
-			}
-			if t == nil || tables == nil || t.Columns == nil || t.UnknownFields == fold.AddUnknown {
-				continue
-			}
-			known := tables[want.Name].Columns
-			for _, row := range want.Rows {
-				for _, cell := range row {
-					if !slices.Contains(known, cell.Column) {
-						r.fault(cell.Pos, "tests", "table %s has no column %q%s", want.Name, cell.Column, feed.DidYouMean(cell.Column, known))
-					}
-				}
-			}
-		}
-	}
 }

@@ -1,9 +1,6 @@
 package settings
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // showRejects returns the command that prints the rejected lines of this run.
 func (s *Spec) showRejects() string {
@@ -11,21 +8,11 @@ func (s *Spec) showRejects() string {
 	if to.IsFlag() {
 		file = to
 	}
-	return command(slices.Concat([]string{"weir", "rejects"}, file.flagWords(), job.flagWords()))
-}
-
-// flagWords returns the command-line words that set a setting to its value in this run; none if no flag set it.
-func (s *Setting) flagWords() (words []string) {
-	for _, text := range s.written {
-		words = append(words, "--"+s.Name, s.shown(text))
-	}
-	return words
-}
-
-// command joins words for a shell.
-func command(words []string) string {
-	for i := range words {
-		words[i] = Quoted(words[i])
+	words := []string{"weir", "rejects"}
+	for _, one := range []*Setting{file, job} {
+		for _, text := range one.written {
+			words = append(words, "--"+one.Name, Quoted(one.shown(text)))
+		}
 	}
 	return strings.Join(words, " ")
 }

@@ -20,8 +20,15 @@ import (
 func (c *Case) Compare(m *mapping.Mapping, rows func(table string) ([]string, error)) ([]*mapping.Fault, error) {
 	var differences []*mapping.Fault
 	for _, want := range c.Want {
+		differ := func(at paths.Pos, format string, args ...any) {
+			differences = append(differences, &mapping.Fault{File: m.File, Pos: at, Where: fmt.Sprintf("test %q", c.Name), Text: "table " + want.Name + fmt.Sprintf(format, args...)})
+		}
 		of := m.With(want.Name)
 		t := of.Table(want.Name)
+		if t == nil {
+			differ(want.Pos, " is not in this file%s", feed.DidYouMean(want.Name, m.Names()))
+			continue
+		}
 		names, err := mapping.Check(of)
 		if err != nil {
 			return nil, err
@@ -35,9 +42,6 @@ func (c *Case) Compare(m *mapping.Mapping, rows func(table string) ([]string, er
 			if err := json.Unmarshal([]byte(text), &have[i]); err != nil {
 				return nil, fmt.Errorf("a row of table %s: %w", t.Name, err)
 			}
-		}
-		differ := func(at paths.Pos, format string, args ...any) {
-			differences = append(differences, &mapping.Fault{File: m.File, Pos: at, Where: fmt.Sprintf("test %q", c.Name), Text: "table " + t.Name + fmt.Sprintf(format, args...)})
 		}
 		if len(have) != len(want.Rows) {
 			differ(want.Pos, " has %s, want %s: %s", quantity.Count(int64(len(have)), "row"), quantity.Count(int64(len(want.Rows)), "row"), strings.Join(texts[:min(len(texts), 10)], " "))

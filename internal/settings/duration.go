@@ -11,19 +11,17 @@ import (
 const day = 24 * time.Hour
 
 // ParseDuration parses a duration that is not negative.
-func ParseDuration(text string) (time.Duration, error) {
+func ParseDuration(text string) (sum time.Duration, err error) {
 	wrong := fmt.Errorf("%q is not a duration, such as 500ms, 10s, 1h or 7d", text)
 	days, rest, has := strings.Cut(text, "d")
-	if !has {
-		days, rest = "", text
-	}
-	var sum time.Duration
 	if has {
 		n, err := strconv.ParseUint(days, 10, 16)
 		if err != nil {
 			return 0, wrong
 		}
 		sum = time.Duration(n) * day
+	} else {
+		rest = text
 	}
 	if rest != "" || !has {
 		d, err := time.ParseDuration(rest)

@@ -2,7 +2,6 @@ package settings
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -46,17 +45,20 @@ func (r *reader) envelopeMap(n *yaml.Node, where string) *envelope.Envelope {
 	case given["row"] != nil && given["each"] != nil:
 		r.fault(pos(given["row"]), where, "with each, the elements are the rows: leave row out")
 	}
-	for _, f := range fieldsOf(reflect.TypeFor[envelope.Envelope]()) {
-		eachPath(reflect.ValueOf(e).Elem().FieldByIndex(f.index), paths.Pos{}, func(_ paths.Pos, p paths.Path) {
-			if p.Base == paths.ParentBase {
-				r.fault(pos(given[f.name]), join(where, f.name), "%s: ^ is the parent of an element, and an envelope has none", p.Text)
-			}
-		})
+	for name, n := range given {
+		if name != "absent" && namesParent(n) {
+			r.fault(pos(n), join(where, name), "^ is the parent of an element, and an envelope has none")
+		}
 	}
 	if slices.ContainsFunc(e.Omit, func(name string) bool { return strings.Contains(strings.TrimSuffix(name, "*"), "*") }) {
 		r.fault(pos(given["omit"]), join(where, "omit"), "* may only be at the end of a name")
 	}
 	return e
+}
+
+// namesParent reports whether a text in a node begins with ^.
+func namesParent(n *yaml.Node) bool {
+	return strings.HasPrefix(n.Value, "^") || slices.ContainsFunc(n.Content, namesParent)
 }
 
 // Preset returns the envelope preset with a name.

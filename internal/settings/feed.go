@@ -28,7 +28,7 @@ func (b *builder) withPreset(sources []string) Feed {
 		return f
 	}
 	for i, s := range sources {
-		t := b.kinds.Type(s)
+		t := Sources.Type(s)
 		if t == source.Dialed {
 			f.Init = cmp.Or(f.Init, firehose.Init(b.Source.Compression, f.Events))
 		}
@@ -115,63 +115,43 @@ func (e *Env) template(text string) (func(string) ([]byte, error), error) {
 // may be replaced.
 func (b *builder) tls(sources []string) func() (*tls.Config, error) {
 	o := b.Feed
-	switch {
-	case o.TLSCert == "" && o.TLSKey == "":
-		if i := slices.IndexFunc(sources, func(name string) bool { return strings.HasPrefix(name, "tls-listen://") }); i >= 0 && !b.env.FileOnly { // otherwise a flag may set it
-			b.fault("tls-cert", "%s needs --tls-cert and --tls-key", sources[i])
-		}
-	case o.TLSCert == "":
-		b.fault("tls-key", "--tls-key and --tls-cert are needed together")
-	case o.TLSKey == "":
-		b.fault("tls-cert", "--tls-cert and --tls-key are needed together")
+	if i := slices.IndexFunc(sources, func(name string) bool { return strings.HasPrefix(name, "tls-listen://") }); i >= 0 && o.TLSCert+o.TLSKey == "" && !b.env.FileOnly { // otherwise a flag may set it
+		b.fault("tls-cert", "%s needs --tls-cert and --tls-key", sources[i])
 	}
-	if _, err := o.authorities(); err != nil {
-		b.fault("tls-ca", "--tls-ca: %v", err)
-	}
-	if _, err := o.certificates(); err != nil {
-		b.fault("tls-cert", "--tls-cert: %v", err)
+	b.faultIf(o.TLSCert == "" && o.TLSKey != "", "tls-key", "--tls-key and --tls-cert are needed together")
+	b.faultIf(o.TLSCert != "" && o.TLSKey == "", "tls-cert", "--tls-cert and --tls-key are needed together")
+	if at, _, err := o.tls(); err != nil {
+		b.fault(at, "--"+at+": %v", err)
 	}
 	return func() (*tls.Config, error) {
-		ca, err := o.authorities()
+		at, c, err := o.tls()
 		if err != nil {
-			return nil, fmt.Errorf("--tls-ca: %w", err)
-		}
-		own, err := o.certificates()
-		if err != nil {
-			return nil, fmt.Errorf("--tls-cert: %w", err)
-		}
-		c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.TLSServerName, Certificates: own, RootCAs: ca}
-		if ca != nil {
-			c.ClientCAs, c.ClientAuth = ca, tls.RequireAndVerifyClientCert // of senders
+			return nil, fmt.Errorf("--%s: %w", at, err)
 		}
 		return c, nil
 	}
 }
 
-// authorities returns the certificates of --tls-ca, or nil for the system's.
-func (o *Feed) authorities() (*x509.CertPool, error) {
-	if o.TLSCA == "" {
-		return nil, nil
+// tls returns the TLS configuration of a connection, or an error and its setting.
+func (o *Feed) tls() (at string, c *tls.Config, err error) {
+	c = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.TLSServerName}
+	if o.TLSCA != "" {
+		pem, err := os.ReadFile(o.TLSCA)
+		if err != nil {
+			return "tls-ca", nil, err
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(pem) {
+			return "tls-ca", nil, fmt.Errorf("%s has no PEM certificate", o.TLSCA)
+		}
+		c.ClientCAs, c.ClientAuth = c.RootCAs, tls.RequireAndVerifyClientCert // of senders
 	}
-	pem, err := os.ReadFile(o.TLSCA)
-	if err != nil {
-		return nil, err
+	if o.TLSCert != "" && o.TLSKey != "" {
+		own, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
+		if err != nil {
+			return "tls-cert", nil, err
+		}
+		c.Certificates = []tls.Certificate{own}
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s has no PEM certificate", o.TLSCA)
-	}
-	return pool, nil
-}
-
-// certificates returns the certificate of --tls-cert, if it is set.
-func (o *Feed) certificates() ([]tls.Certificate, error) {
-	if o.TLSCert == "" || o.TLSKey == "" {
-		return nil, nil
-	}
-	pair, err := tls.LoadX509KeyPair(o.TLSCert, o.TLSKey)
-	if err != nil {
-		return nil, err
-	}
-	return []tls.Certificate{pair}, nil
+	return "", c, nil
 }

@@ -149,7 +149,7 @@ func (s *Spec) finish(r *reader, m *mappingDraft) {
 		}
 	}
 	m.Mapping.Tables = m.Tables
-	tables, err := mapping.Check(&m.Mapping)
+	_, err := mapping.Check(&m.Mapping)
 	for _, err := range unjoined(err) {
 		if of := s.ofSetting(err); of == nil {
 			r.faults = append(r.faults, err.(*mapping.Fault)) // all of Check's are
@@ -157,7 +157,6 @@ func (s *Spec) finish(r *reader, m *mappingDraft) {
 			s.faults = append(s.faults, of)
 		}
 	}
-	r.wanted(m, tables)
 }
 
 // resolved returns the node that an alias stands for, or the node itself.

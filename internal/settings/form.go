@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"maps"
 	"strings"
 
 	"github.com/weirsync/weir/internal/mapping/cast"
@@ -27,7 +26,7 @@ var (
 
 // Sizes, and rates per second, as settings parse them.
 const (
-	sizePattern = `^ *([0-9]+\.?[0-9]*|\.[0-9]+) *([kKmMgGtT][iI]?[bB]?|[bB])? *$`
+	sizePattern = `^ *([0-9]+\.?[0-9]*|\.[0-9]+) *(?:([kKmMgGtT])([iI]?)([bB]?)|[bB])? *$`
 	ratePattern = `^(\+?([0-9]*[1-9][0-9]*\.?[0-9]*|[0-9]*\.[0-9]*[1-9][0-9]*)([eE][+-]?[0-9]+)?(/[smh]?)?)?$`
 )
 
@@ -67,15 +66,6 @@ func countForm(least int) form {
 		digits = "^[1-9][0-9]*$"
 	}
 	return anyOf(form{"type": "integer", "minimum": least}, form{"type": "string", "pattern": digits})
-}
-
-// unique is a list without repeated texts. Numbers may repeat, because 1 and 1.0 are equal in a schema but not for the
-// reader.
-func unique(list form) form {
-	different, numbers := maps.Clone(list), maps.Clone(list)
-	different["uniqueItems"] = true
-	numbers["contains"] = form{"type": "number"}
-	return anyOf(different, numbers)
 }
 
 func enum[T ~string](words ...T) form { return form{"enum": words} }

@@ -33,7 +33,7 @@ func (p *Plan) AtDatabase(ctx context.Context, read sink.ReadTables) (*Plan, err
 	}
 	if len(p.Job.Sources) > 0 && IsKafka(p.Job.Sources) {
 		b.plan.options.Kafka.Tombstones = b.tombstones()
-		b.plan.Job.Kind = *b.env.Kinds(&b.plan.options).Of(p.Job.Sources[0])
+		b.plan.Job.Kind = *Kinds(&b.plan.options).Of(p.Job.Sources[0])
 	}
 	return &b.plan, nil
 }

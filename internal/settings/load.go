@@ -20,8 +20,6 @@ import (
 type Env struct {
 	// Drivers are the supported databases. The last driver that accepts --to is used; the first one accepts every path.
 	Drivers []sink.Driver
-	// Kinds returns the supported kinds of sources with their options.
-	Kinds func(*KindOptions) source.Kinds
 	// FileOnly checks a config file without environment variables. A missing database or missing sources are then no
 	// errors.
 	FileOnly bool
@@ -40,13 +38,13 @@ type KindOptions struct {
 	Kafka kafka.Options
 }
 
-// Kinds returns the supported kinds of sources with their options. The first one handles paths and stdin.
-func Kinds(o *KindOptions) source.Kinds {
+// Kinds returns the supported kinds of sources with their options; tests add others. The first one handles paths and stdin.
+var Kinds = func(o *KindOptions) source.Kinds {
 	return source.Kinds{file.Kind(o.File), tcp.Dialed(o.TCP), tcp.Listening(o.TCP), kafka.Kind(o.Kafka)}
 }
 
-// sources returns the kinds of sources without options. They only classify sources.
-func (e *Env) sources() source.Kinds { return e.Kinds(&KindOptions{}) }
+// Sources are the kinds of sources without options. They only classify sources.
+var Sources = Kinds(&KindOptions{})
 
 // databases returns the names of the drivers in a config file.
 func (e *Env) databases() []string {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/weirsync/weir/internal/feed"
@@ -108,7 +107,7 @@ type merging struct {
 func (m *merging) UnmarshalText(text []byte) (err error) {
 	at := strings.LastIndexByte(string(text), '=')
 	if at < 1 {
-		return misfit{strconv.Quote(string(text)), "COLUMN=FUNCTION, such as hits=sum"}
+		return fmt.Errorf("%q must be COLUMN=FUNCTION, such as hits=sum", text)
 	}
 	m.column = string(text[:at])
 	name := string(text[at+1:])

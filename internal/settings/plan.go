@@ -34,7 +34,6 @@ func (p *Plan) Resumes() bool {
 // A builder builds a plan from a spec and collects faults. It does not change the spec.
 type builder struct {
 	*Spec
-	kinds  source.Kinds        // without options
 	keys   map[string][]string // primary keys of tables whose key no setting names
 	plan   Plan
 	faults []error
@@ -42,7 +41,7 @@ type builder struct {
 
 // builder returns a builder with the parts that all plans have: the fold's options and the batch settings.
 func (s *Spec) builder() *builder {
-	b := &builder{Spec: s, kinds: s.env.sources()}
+	b := &builder{Spec: s}
 	b.checkRules()
 	b.plan.spec, b.plan.Mapping = s, &mapping.Mapping{} // unless a fault leaves no other
 	b.plan.Job = pipeline.Config{Source: source.Options{MaxLine: int(s.Source.MaxLine)}, Log: s.env.Log,
@@ -126,7 +125,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	options := &p.options
 	*options = KindOptions{File: file.Options{Stdin: s.env.Stdin, RotateWait: s.Source.RotateWait}, Kafka: b.kafka()}
 	options.TCP.Idle = feed.IdleTimeout
-	live := slices.ContainsFunc(c.Sources, func(name string) bool { return b.kinds.Type(name).Live() })
+	live := slices.ContainsFunc(c.Sources, func(name string) bool { return Sources.Type(name).Live() })
 	isKafka := IsKafka(c.Sources)
 	b.faultIf(s.Table.DryRun && s.Source.Follow, "dry-run", "--dry-run reads files to their ends, and --follow waits for more: leave one of them out")
 	b.faultIf(s.Table.DryRun && live && !isKafka, "dry-run", "--dry-run reads to the end, and a connection has none: name a capture of it")
@@ -134,7 +133,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 		if b.checkKafka(c.Sources); isKafka {
 			live = !s.Kafka.UntilEnd
 		}
-		stored := slices.ContainsFunc(c.Sources, func(name string) bool { return b.kinds.Type(name) == source.File })
+		stored := slices.ContainsFunc(c.Sources, func(name string) bool { return Sources.Type(name) == source.File })
 		b.checkSpool(live && !isKafka, stored || isKafka)
 		b.checkRepeats(&c.Feed, live && !isKafka)
 	}
@@ -146,7 +145,7 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	if isKafka && s.Kafka.Partitions == "" {
 		options.Kafka.Group = cmp.Or(s.Kafka.Group, "weir-"+c.Job)
 	}
-	c.Kind = *s.env.Kinds(options).Of(c.Sources[0])
+	c.Kind = *Kinds(options).Of(c.Sources[0])
 	c.MaxRate, c.Every = float64(s.Source.MaxRate), b.everyForDatabase()
 	c.Spool = spool.Folders{Dir: s.Spool.Folder, Max: int64(s.Spool.Max), Capture: s.Spool.Capture}
 	c.Rejects = pipeline.RejectRules{To: s.Rejects.To, Max: s.Rejects.Max, Age: s.Rejects.Keep, Show: s.showRejects()}
@@ -214,7 +213,7 @@ func (s *Spec) FoldFiles(args []string, to *Destination, table string) (*Plan, e
 	if b.tables(table); len(b.faults) > 0 {
 		return p, b.usage()
 	}
-	c.Kind, c.Sources = *b.kinds.Of(files[0]), files
+	c.Kind, c.Sources = *Sources.Of(files[0]), files
 	c.Rejects = pipeline.RejectRules{To: pipeline.DiscardRejects, Max: math.MaxInt64}
 	return p, nil
 }

@@ -37,7 +37,7 @@ func (s *Spec) Schema() ([]byte, error) {
 		"source":     anyOf(textForm, form{"type": "null"}, required(object(properties(fieldsOf(reflect.TypeFor[sourceMap]()))))),
 		"when":       anyOf(conditionForm, ref("tests"), listOf(ref("tests"))),
 		"tests":      form{"type": "object", "minProperties": 1, "propertyNames": form{"minLength": 1}, "additionalProperties": anyOf(ref("values"), required(object(properties(fieldsOf(reflect.TypeFor[testMap]())))))},
-		"values":     anyOf(valueForm, unique(listOf(valueForm))),
+		"values":     anyOf(valueForm, listOf(valueForm)),
 		"statements": anyOf(nameForm, listOf(nameForm), form{"type": "object", "propertyNames": enum(databases...), "minProperties": 1, "additionalProperties": anyOf(nameForm, listOf(nameForm))}),
 		"test":       required(object(properties(ofCase, names(ofCase)...)), names(ofCase)...),
 	}

@@ -106,7 +106,7 @@ func (s *Spec) AddFlags(f *pflag.FlagSet, names ...string) {
 			continue
 		}
 		help := one.help
-		if strings.HasSuffix(one.Type(), "…") {
+		if len(one.words) > 0 && one.Type() == "string" {
 			help += ": " + strings.Join(one.words, ", ")
 		}
 		fl := f.VarPF(one, one.Name, one.tag.Get("short"), help)
@@ -207,7 +207,7 @@ func (s *Spec) textFaults() (faults []error) {
 	for _, one := range s.settings {
 		for _, err := range one.faults {
 			if one.from != byFile {
-				err = s.fault(one.Name, "%v", Named(one.called(), err))
+				err = s.fault(one.Name, "%s: %v", one.called(), err)
 			}
 			faults = append(faults, err)
 		}

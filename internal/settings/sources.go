@@ -34,8 +34,8 @@ func (b *builder) findSources(args []string) (sources []string, table string, er
 			table, err = "t", nil
 		}
 	}
-	live := slices.ContainsFunc(sources, func(s string) bool { return b.kinds.Type(s).Live() })
-	b.faultIf(follow && slices.ContainsFunc(sources, func(s string) bool { return b.kinds.Type(s) != source.File }),
+	live := slices.ContainsFunc(sources, func(s string) bool { return Sources.Type(s).Live() })
+	b.faultIf(follow && slices.ContainsFunc(sources, func(s string) bool { return Sources.Type(s) != source.File }),
 		"follow", "--follow is for files alone, which it reads at the same time; other sources are always followed")
 	if live && len(sources) > 1 {
 		err = errors.Join(err, Usage(b.sourceFault("a connection must be the only source")))
@@ -60,7 +60,7 @@ func (s *Spec) expand(args []string, follow bool) ([]string, error) {
 			return nil, Usage(s.sourceFault("%s: a source has no user and no password; "+instead, Redacted(a)))
 		}
 	}
-	sources, err := s.env.sources().Expand(args, follow)
+	sources, err := Sources.Expand(args, follow)
 	if err == nil || errors.As(err, new(*fs.PathError)) || errors.As(err, new(*source.NotFoundError)) {
 		return sources, err
 	}
@@ -80,7 +80,7 @@ func (s *Spec) suggested(sources []string) (string, error) {
 	name := ""
 	for _, src := range sources {
 		n := ""
-		if suggests := s.env.sources().Of(src).Suggests; suggests != nil {
+		if suggests := Sources.Of(src).Suggests; suggests != nil {
 			n = suggests(src)
 		}
 		if n == "" {

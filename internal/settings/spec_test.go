@@ -18,7 +18,7 @@ import (
 
 // around returns the environment for a test: the given variables, and nothing on stdin.
 func around(variables ...string) *Env {
-	return &Env{Drivers: []sink.Driver{sqlite.Driver}, Environ: variables, Stdin: strings.NewReader(""), Kinds: Kinds,
+	return &Env{Drivers: []sink.Driver{sqlite.Driver}, Environ: variables, Stdin: strings.NewReader(""),
 		Lookup: func(name string) (string, bool) {
 			for _, v := range variables {
 				if value, ok := strings.CutPrefix(v, name+"="); ok {

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/big"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,17 +128,14 @@ func listText(items []string) string {
 	return "[" + strings.TrimSuffix(b.String(), "\n") + "]"
 }
 
-const maxType = 24 // characters
+// maxType is the length up to which the help has words between the flag and its description.
+const maxType = 24
 
-// Type returns the type of value in the help. It is short, because the help puts it between the flag and its
-// description.
+// Type returns the type of value in the help: its words if they are few, or a name.
 func (v *Value) Type() string {
+	words := strings.Join(v.words, "|")
 	switch {
-	case len(v.words) > 0:
-		words := strings.Join(v.words, "|")
-		if len(words) > maxType {
-			words = words[:strings.LastIndexByte(words[:maxType], '|')+1] + "…"
-		}
+	case words != "" && len(words) <= maxType:
 		return words
 	case isList(v.v.Type()) && v.commas:
 		return "strings"
@@ -162,7 +159,7 @@ func (f *field) parse(text string, into reflect.Value) error {
 	_, mayBeUnset := f.tag.Lookup("unset")
 	switch {
 	case len(f.words) > 0 && !slices.Contains(f.words, text) && !(text == "" && mayBeUnset):
-		return misfit{strconv.Quote(text), Either(f.words) + feed.DidYouMean(text, f.words)}
+		return fmt.Errorf("%q must be %s%s", text, Either(f.words), feed.DidYouMean(text, f.words))
 	case isLeaf(into.Type()) && text == "" && mayBeUnset:
 		into.SetZero()
 		return nil
@@ -199,7 +196,7 @@ func (f *field) parse(text string, into reflect.Value) error {
 			return fmt.Errorf("%q is not a whole number, such as 1000", text)
 		}
 		if n < int64(f.least) {
-			return misfit{text, "at least " + strconv.Itoa(f.least)}
+			return fmt.Errorf("%d must be at least %d", n, f.least)
 		}
 		into.SetInt(n)
 	default:
@@ -231,56 +228,40 @@ func isLeaf(t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// A misfit is the error "TEXT: must be WHAT".
-type misfit struct{ text, mustBe string }
-
-func (m misfit) Error() string { return m.text + ": must be " + m.mustBe }
-
-// Named prefixes the error of a value with the name of its setting or flag.
-func Named(name string, err error) error {
-	if _, ok := errors.AsType[misfit](err); ok {
-		return fmt.Errorf("%s %w", name, err)
-	}
-	return fmt.Errorf("%s: %w", name, err)
-}
-
 // Size is a number of bytes, written as 256MiB, 1.5GB or 4096.
 type Size int64
 
 // units are powers of 1024 and of 1000. A single letter is a power of 1024.
 var units = []struct {
-	name  string // in lower case
-	shown string
+	name  string
 	bytes int64
-}{{"tib", "TiB", 1 << 40}, {"gib", "GiB", 1 << 30}, {"mib", "MiB", 1 << 20}, {"kib", "KiB", 1 << 10},
-	{"tb", "TB", 1e12}, {"gb", "GB", 1e9}, {"mb", "MB", 1e6}, {"kb", "kB", 1e3},
-	{"ti", "", 1 << 40}, {"gi", "", 1 << 30}, {"mi", "", 1 << 20}, {"ki", "", 1 << 10},
-	{"t", "", 1 << 40}, {"g", "", 1 << 30}, {"m", "", 1 << 20}, {"k", "", 1 << 10}, {"b", "B", 1}}
+}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1}}
+
+var sizeText = regexp.MustCompile(sizePattern)
 
 // UnmarshalText parses a size.
 func (s *Size) UnmarshalText(b []byte) error {
-	text := string(b)
-	number, unit := strings.ToLower(strings.TrimSpace(text)), int64(1)
-	for _, u := range units {
-		if n, ok := strings.CutSuffix(number, u.name); ok {
-			number, unit = strings.TrimSpace(n), u.bytes
-			break
-		}
+	m := sizeText.FindStringSubmatch(string(b))
+	if m == nil {
+		return fmt.Errorf("%q is not a size, such as 64MiB, 1GB or a number of bytes", b)
 	}
-	n, ok := new(big.Rat).SetString(number)
-	if !ok || strings.Trim(number, "0123456789.") != "" || n.Mul(n, big.NewRat(unit, 1)).Cmp(big.NewRat(math.MaxInt64/2, 1)) > 0 {
-		return fmt.Errorf("%q is not a size, such as 64MiB, 1GB or a number of bytes", text)
+	base := 1024.0
+	if m[3] == "" && m[4] != "" {
+		base = 1000
 	}
-	*s = Size(new(big.Int).Quo(n.Num(), n.Denom()).Int64())
+	n, _ := strconv.ParseFloat(m[1], 64) // digits
+	if n *= math.Pow(base, float64(strings.Index("kmgt", strings.ToLower(m[2]))+len(m[2]))); n > math.MaxInt64/2 {
+		return fmt.Errorf("%q is not a size, such as 64MiB, 1GB or a number of bytes", b)
+	}
+	*s = Size(n)
 	return nil
 }
 
 // String uses the unit with the shortest number.
-func (s Size) String() string {
-	best := strconv.FormatInt(int64(s), 10) + "B"
+func (s Size) String() (best string) {
 	for _, u := range units {
-		if n := int64(s) / u.bytes; u.shown != "" && n > 0 && int64(s)%u.bytes == 0 {
-			if text := strconv.FormatInt(n, 10) + u.shown; len(text) < len(best) {
+		if n := int64(s) / u.bytes; int64(s)%u.bytes == 0 && (n > 0 || u.bytes == 1) {
+			if text := strconv.FormatInt(n, 10) + u.name; best == "" || len(text) < len(best) {
 				best = text
 			}
 		}
@@ -308,7 +289,7 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	x, err := strconv.ParseFloat(n, 64)
 	unit := map[string]time.Duration{"": time.Second, "s": time.Second, "m": time.Minute, "h": time.Hour}[per]
 	if err != nil || x <= 0 || math.IsNaN(x) || math.IsInf(x, 0) || unit == 0 {
-		return misfit{string(text), "a rate such as 150/s"}
+		return fmt.Errorf("%q must be a rate such as 150/s", text)
 	}
 	*r = Rate(x / unit.Seconds())
 	return nil

@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -217,9 +216,6 @@ func (f *field) readList(r *reader, n *yaml.Node, where string, into reflect.Val
 
 // wrong reports the fault of a text, if it has one.
 func (r *reader) wrong(n *yaml.Node, where string, err error) {
-	if m, ok := errors.AsType[misfit](err); ok {
-		err = errors.New(m.text + " must be " + m.mustBe)
-	}
 	if err != nil {
 		r.fault(pos(n), where, "%v", err)
 	}
@@ -270,28 +266,7 @@ func (f *field) listForm(t reflect.Type) form {
 		return anyOf(item, listOf(item))
 	}
 	if f.commas && f.none == "" {
-		return anyOf(textForm, unique(listOf(nameForm)))
+		return anyOf(textForm, listOf(nameForm))
 	}
-	return anyOf(nameForm, unique(listOf(nameForm)))
-}
-
-// eachPath calls f for all paths in a value, with the position of the source or test that has it, else at.
-func eachPath(v reflect.Value, at paths.Pos, f func(at paths.Pos, p paths.Path)) {
-	if p, ok := v.Interface().(paths.Path); ok {
-		f(at, p)
-		return
-	}
-	switch v.Kind() {
-	case reflect.Slice:
-		for i := range v.Len() {
-			eachPath(v.Index(i), at, f)
-		}
-	case reflect.Struct:
-		if own, ok := v.Type().FieldByName("Pos"); ok {
-			at = v.FieldByIndex(own.Index).Interface().(paths.Pos)
-		}
-		for i := range v.NumField() {
-			eachPath(v.Field(i), at, f)
-		}
-	}
+	return anyOf(nameForm, listOf(nameForm))
 }

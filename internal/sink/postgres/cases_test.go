@@ -162,7 +162,7 @@ func (s *story) mapping(text string) *mapping.Mapping {
 // readMapping reads the mapping of a config file.
 func readMapping(t testing.TB, file string) *mapping.Mapping {
 	t.Helper()
-	s := settings.New(&settings.Env{Drivers: []sink.Driver{postgres.Driver}, FileOnly: true, Kinds: settings.Kinds})
+	s := settings.New(&settings.Env{Drivers: []sink.Driver{postgres.Driver}, FileOnly: true})
 	s.File = file
 	_, err := s.Load()
 	testcheck.NoError(t, err)

@@ -32,7 +32,7 @@ func (c *randomCase) drawMapping(rnd *rand.Rand, file string) {
 
 // mappingOf parses the mapping of a config file.
 func mappingOf(file string) (*mapping.Mapping, error) {
-	s := settings.New(&settings.Env{Drivers: []sink.Driver{{Name: "SQLite"}, {Name: "Postgres"}}, FileOnly: true, Kinds: settings.Kinds})
+	s := settings.New(&settings.Env{Drivers: []sink.Driver{{Name: "SQLite"}, {Name: "Postgres"}}, FileOnly: true})
 	s.File = file
 	_, err := s.Load()
 	return s.Mapping, err
