@@ -25,7 +25,7 @@ import (
 )
 
 func (e *env) explainCommand() *cobra.Command {
-	o := &explainOptions{spec: e.newSpec()}
+	x, sp := &explainer{env: e}, e.newSpec()
 	c := &cobra.Command{
 		Use:   "explain ID FILE... [--table NAME]",
 		Short: "Name the line that set each column of a row",
@@ -44,25 +44,20 @@ Exit codes: 0 done, 1 failed, or no line names the row, 2 wrong usage.`,
   weir explain BA,117 'captures/*.jsonl.zst' --key carrier,flight --delete-when op=delete`,
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := e.load(c, o.spec); err != nil {
+			if err := e.load(c, sp); err != nil {
 				return err
 			}
-			return e.explain(c.Context(), o, args[0], args[1:])
+			x.id, x.name = args[0], sp.Table.Name
+			return x.explain(c.Context(), sp, args[1:])
 		},
 	}
 	f := c.Flags()
-	o.spec.AddFoldFlags(f, "table")
+	sp.AddFoldFlags(f, "table")
 	f.Lookup("table").Usage = "the `TABLE` of the row, if the config file has several"
 	f.Lookup("key").Usage = "the `FIELD,…` of the key (default id)"
-	addJSON(f, &o.asJSON)
+	addJSON(f, &x.asJSON)
 	f.SortFlags = false
 	return c
-}
-
-type explainOptions struct {
-	spec   *settings.Spec
-	of     string // name of the table
-	asJSON bool
 }
 
 // An origin is the line that set a column.
@@ -79,6 +74,9 @@ type origin struct {
 
 // An explainer follows one row through the messages.
 type explainer struct {
+	*env
+	asJSON  bool
+	name    string // of the table, as the user says
 	of      *mapping.Table
 	isPlain bool // the fields of the messages are the columns
 	table   int
@@ -95,42 +93,42 @@ type explainer struct {
 }
 
 // look handles the messages of a flush.
-func (e *explainer) look(f *sink.Flush) error {
+func (x *explainer) look(f *sink.Flush) error {
 	batches := slices.Clone(f.Batches)
-	b := batches[e.table]
-	if err := e.setKey(b); err != nil {
+	b := batches[x.table]
+	if err := x.setKey(b); err != nil {
 		return settings.Usage(err)
 	}
-	if at := b.Truncated; at != nil && e.exists {
-		e.lines++
-		e.remove(originOf(f, *at))
+	if at := b.Truncated; at != nil && x.exists {
+		x.lines++
+		x.remove(originOf(f, *at))
 	}
 	var resolver *fold.Resolver
 	if b.Versioned() {
-		resolver = fold.NewResolver(b, e.names, &b.Table)
-		e.names, b = resolver.Names(), resolver.Batch()
-		batches[e.table] = b
+		resolver = fold.NewResolver(b, x.names, &b.Table)
+		x.names, b = resolver.Names(), resolver.Batch()
+		batches[x.table] = b
 	}
-	names := func(s fold.Single) bool { return s.Table == e.table && string(s.Key()) == string(e.key) }
+	names := func(s fold.Single) bool { return s.Table == x.table && string(s.Key()) == string(x.key) }
 	for _, m := range fold.Messages(batches) {
 		if !slices.ContainsFunc(m, names) {
 			continue
 		}
-		e.lines++
-		rows := fold.Merge(batches, []fold.Message{m})[e.table]
-		r := rows[slices.IndexFunc(rows, func(r *fold.Row) bool { return string(r.Key) == string(e.key) })]
+		x.lines++
+		rows := fold.Merge(batches, []fold.Message{m})[x.table]
+		r := rows[slices.IndexFunc(rows, func(r *fold.Row) bool { return string(r.Key) == string(x.key) })]
 		if resolver != nil {
-			if old, err := e.resolve(resolver, b, r); err != nil {
+			if old, err := x.resolve(resolver, b, r); err != nil {
 				return err
 			} else if old {
 				continue
 			}
 		}
-		of := e.of
-		if e.isPlain || !slices.ContainsFunc(m, func(s fold.Single) bool { return names(s) && !s.Ensures() }) {
+		of := x.of
+		if x.isPlain || !slices.ContainsFunc(m, func(s fold.Single) bool { return names(s) && !s.Ensures() }) {
 			of = nil // the value comes from the field of its name, or from another table
 		}
-		e.take(b, r, of, originOf(f, m.Place()))
+		x.take(b, r, of, originOf(f, m.Place()))
 	}
 	return nil
 }
@@ -140,58 +138,58 @@ func originOf(f *sink.Flush, at fold.Place) origin {
 }
 
 // setKey sets the key of the row, in the form of a batch's rows.
-func (e *explainer) setKey(b *fold.Batch) error {
-	if e.by = b.Table.KeyColumns(); len(e.by) == 0 {
+func (x *explainer) setKey(b *fold.Batch) error {
+	if x.by = b.Table.KeyColumns(); len(x.by) == 0 {
 		return usagef("explain follows a row by its key, and the table has none (key none): each message is a row of its own")
 	}
-	parts := []string{e.id}
-	if len(e.by) > 1 {
-		if parts = strings.Split(e.id, ","); len(parts) != len(e.by) {
-			return fmt.Errorf("the key has %d fields, but %q has %s", len(e.by), e.id, quantity.Count(int64(len(parts)), "part"))
+	parts := []string{x.id}
+	if len(x.by) > 1 {
+		if parts = strings.Split(x.id, ","); len(parts) != len(x.by) {
+			return fmt.Errorf("the key has %d fields, but %q has %s", len(x.by), x.id, quantity.Count(int64(len(parts)), "part"))
 		}
 	}
 	values := make([][]byte, len(parts))
 	for i, text := range parts {
-		values[i] = e.of.ReadText(e.by[i], text)
+		values[i] = x.of.ReadText(x.by[i], text)
 	}
-	e.key = fold.AppendKey(nil, &b.Table, values)
+	x.key = fold.AppendKey(nil, &b.Table, values)
 	return nil
 }
 
 // resolve removes from a message what is not newer than earlier messages. old is true if nothing is left.
-func (e *explainer) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Row) (old bool, err error) {
-	res, err := resolver.Resolve(m, fold.Stored{Exists: e.exists, State: e.state, Version: e.version})
+func (x *explainer) resolve(resolver *fold.Resolver, b *fold.Batch, m *fold.Row) (old bool, err error) {
+	res, err := resolver.Resolve(m, fold.Stored{Exists: x.exists, State: x.state, Version: x.version})
 	if err != nil {
 		return false, err
 	}
 	if res.State != nil {
-		e.state = res.State
+		x.state = res.State
 	}
 	*m = res.Row
 	if b.Version >= 0 {
 		if raw := b.Value(m, b.Version); raw != nil {
-			e.version = feed.AppendText(nil, raw, feed.KindOf(raw))
+			x.version = feed.AppendText(nil, raw, feed.KindOf(raw))
 		}
 	}
 	return res.Unchanged, nil
 }
 
 // take applies a message of the row. of has the sources of its values, or is nil; from is its place.
-func (e *explainer) take(b *fold.Batch, m *fold.Row, of *mapping.Table, from origin) {
-	for len(e.origins) < len(b.Table.Columns) {
-		e.origins = append(e.origins, origin{Column: schema.HiddenTitle(b.Table.Columns[len(e.origins)].Name)})
+func (x *explainer) take(b *fold.Batch, m *fold.Row, of *mapping.Table, from origin) {
+	for len(x.origins) < len(b.Table.Columns) {
+		x.origins = append(x.origins, origin{Column: schema.HiddenTitle(b.Table.Columns[len(x.origins)].Name)})
 	}
 	if m.Deleted {
-		e.remove(from)
+		x.remove(from)
 		return
 	}
-	e.exists = true
+	x.exists = true
 	sets := func(column string) bool {
 		at := b.Limits.Find(&b.Table, column, 0)
 		return at >= 0 && b.Value(m, at) != nil
 	}
-	for i := range e.origins {
-		o := &e.origins[i]
+	for i := range x.origins {
+		o := &x.origins[i]
 		if b.Initial(m, i) {
 			*o = origin{Column: o.Column}
 		}
@@ -222,32 +220,32 @@ func (o *origin) merge(b *fold.Batch, m *fold.Row, col int, from origin) {
 }
 
 // remove removes the row because of a message.
-func (e *explainer) remove(from origin) {
-	for i := range e.origins {
-		e.origins[i] = origin{Column: e.origins[i].Column}
+func (x *explainer) remove(from origin) {
+	for i := range x.origins {
+		x.origins[i] = origin{Column: x.origins[i].Column}
 	}
-	e.exists, e.removed = false, from
+	x.exists, x.removed = false, from
 }
 
 // anyLimits are limits of no particular database.
 var anyLimits = schema.Limits{FoldCase: true, Untyped: true, TextTypes: true, NoSchemas: true}
 
-func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []string) error {
-	o.of, o.spec.Table.Name, o.spec.Fold.MaxColumns = o.spec.Table.Name, "", math.MaxInt32
-	o.spec.Batch = settings.Batch{Buffer: foldBuffer}
-	if o.spec.Mapping != nil {
-		o.spec.Mapping = o.spec.Mapping.With(o.of)
+func (x *explainer) explain(ctx context.Context, sp *settings.Spec, args []string) error {
+	sp.Table.Name, sp.Fold.MaxColumns = "", math.MaxInt32
+	sp.Batch = settings.Batch{Buffer: foldBuffer}
+	if sp.Mapping != nil {
+		sp.Mapping = sp.Mapping.With(x.name)
 	}
 	caps := sink.Caps{Columns: math.MaxInt32, Children: true, Limits: anyLimits}
-	plan, err := o.spec.FoldFiles(args, &settings.Destination{Driver: sink.Driver{Caps: caps}}, cmp.Or(o.of, args[0]))
+	plan, err := sp.FoldFiles(args, &settings.Destination{Driver: sink.Driver{Caps: caps}}, cmp.Or(x.name, args[0]))
 	if err == nil {
 		plan, err = plan.AtDatabase(ctx, sink.NoTables)
 	}
 	if err != nil {
 		return err
 	}
-	c, x := plan.Job, &explainer{id: id}
-	if x.of, err = o.tableOf(plan.Mapping); err != nil {
+	c := plan.Job
+	if x.of, err = x.tableOf(plan.Mapping); err != nil {
 		return settings.Usage(err)
 	}
 	x.table = slices.IndexFunc(c.Tables, func(t pipeline.Table) bool { return t.Name == anyLimits.TableName(x.of.Name) })
@@ -274,41 +272,41 @@ func (e *env) explain(ctx context.Context, o *explainOptions, id string, args []
 		if len(x.by) > 0 {
 			by = ", by the key " + strings.Join(x.by, ",")
 		}
-		return fmt.Errorf("none of %s names the row %s%s", quantity.Count(p.Snapshot().Lines, "line"), id, by)
+		return fmt.Errorf("none of %s names the row %s%s", quantity.Count(p.Snapshot().Lines, "line"), x.id, by)
 	case !x.exists:
-		return fmt.Errorf("the row %s was removed by %s, line %d%s, and no later line names it", id, x.removed.File, x.removed.Line, fold.ElementText(x.removed.Element))
+		return fmt.Errorf("the row %s was removed by %s, line %d%s, and no later line names it", x.id, x.removed.File, x.removed.Line, fold.ElementText(x.removed.Element))
 	}
-	return e.printOrigins(o, x)
+	return x.print()
 }
 
 // tableOf returns the table that the flag names, or the only one.
-func (o *explainOptions) tableOf(m *mapping.Mapping) (*mapping.Table, error) {
+func (x *explainer) tableOf(m *mapping.Mapping) (*mapping.Table, error) {
 	for i := range m.Tables {
 		t := &m.Tables[i]
 		switch {
-		case t.Name == o.of && t.Of != "":
-			return nil, fmt.Errorf("--table %s is a child table: explain its parent with --table %s", o.of, t.Of)
-		case t.Name == o.of, len(m.Tables) == 1 && !t.IsStar() && (o.of == "" || m.File == ""):
+		case t.Name == x.name && t.Of != "":
+			return nil, fmt.Errorf("--table %s is a child table: explain its parent with --table %s", x.name, t.Of)
+		case t.Name == x.name, len(m.Tables) == 1 && !t.IsStar() && (x.name == "" || m.File == ""):
 			return t, nil
 		}
 	}
 	names := m.Names()
 	switch {
-	case o.of != "":
-		return nil, fmt.Errorf("--table %s: %s has no such table%s", o.of, m.File, feed.DidYouMean(o.of, names))
+	case x.name != "":
+		return nil, fmt.Errorf("--table %s: %s has no such table%s", x.name, m.File, feed.DidYouMean(x.name, names))
 	case slices.Contains(names, mapping.Star):
 		return nil, fmt.Errorf("%s has a table %q: --table NAME, as it is in the stream", m.File, mapping.Star)
 	}
 	return nil, fmt.Errorf("%s has several tables: --table %s", m.File, strings.Join(names, ", or "))
 }
 
-// printOrigins prints the columns that have a value.
-func (e *env) printOrigins(o *explainOptions, x *explainer) error {
+// print prints the columns that have a value.
+func (x *explainer) print() error {
 	made := slices.DeleteFunc(x.origins, func(o origin) bool { return o.Value == nil || mapping.IsSourceColumn(o.Column) })
-	if o.asJSON {
-		return e.printJSON(made)
+	if x.asJSON {
+		return x.printJSON(made)
 	}
-	t := tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(x.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "COLUMN\tVALUE\tFROM")
 	for _, o := range made {
 		from := fmt.Sprintf("%s:%d%s", o.File, o.Line, fold.ElementText(o.Element))

@@ -39,16 +39,10 @@ func (e *env) useLogFormat(c *cobra.Command) {
 		return
 	}
 	format, _ := e.lookupEnv("WEIR_LOG_FORMAT")
-	for i, a := range e.args {
-		if a == "--" {
-			break
-		}
-		if value, ok := strings.CutPrefix(a, "--log-format="); ok {
-			format = value
-		} else if a == "--log-format" && i+1 < len(e.args) {
-			format = e.args[i+1]
-		}
-	}
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.ParseErrorsAllowlist.UnknownFlags = true
+	f.StringVar(&format, "log-format", format, "")
+	_ = f.Parse(e.args) // the fault is reported already
 	e.logAs(&settings.Output{LogFormat: settings.Format(format)})
 }
 

@@ -183,7 +183,7 @@ not change: the lines are not read again.`,
 }
 
 // dropRejects removes the selected lines.
-func (e *env) dropRejects(ctx context.Context, w *written, f *rejectFilter) error {
+func (e *env) dropRejects(ctx context.Context, w *written, f *rejectFilter) (err error) {
 	var ids []int64
 	if err := f.each(ctx, w.db, func(k sink.Kept) error {
 		ids = append(ids, k.ID)
@@ -191,26 +191,19 @@ func (e *env) dropRejects(ctx context.Context, w *written, f *rejectFilter) erro
 	}); err != nil {
 		return err
 	}
-	if len(ids) > 0 {
-		if err := e.removeRejects(ctx, w.to, ids); err != nil {
-			return err
-		}
-	}
-	e.log.Info(fmt.Sprintf("dropped %s", quantity.Count(int64(len(ids)), "rejected line")))
-	return nil
-}
-
-// removeRejects removes lines from the database.
-func (e *env) removeRejects(ctx context.Context, dest settings.Destination, ids []int64) (err error) {
-	w, err := dest.Open(ctx, dest.Dest, sink.Options{Level: sink.Full, Log: e.log})
+	db, err := w.to.Open(ctx, w.to.Dest, sink.Options{Level: sink.Full, Log: e.log})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.Close()) }()
-	dropper, err := sink.As[sink.RejectDropper](w, "drop rejected lines")
+	defer func() { err = errors.Join(err, db.Close()) }()
+	dropper, err := sink.As[sink.RejectDropper](db, "drop rejected lines")
 	if err != nil {
 		return err
 	}
 	retry := sink.Retry{Patience: settings.DefaultRetryFor, OnRetry: func(*sink.Error) {}}
-	return retry.Do(ctx, func() error { return dropper.DropRejects(ctx, ids) })
+	if err := retry.Do(ctx, func() error { return dropper.DropRejects(ctx, ids) }); err != nil {
+		return err
+	}
+	e.log.Info(fmt.Sprintf("dropped %s", quantity.Count(int64(len(ids)), "rejected line")))
+	return nil
 }

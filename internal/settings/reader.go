@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -128,25 +127,4 @@ func Either(words []string) string {
 	}
 	last := len(words) - 1
 	return strings.Join(words[:last], ", ") + " or " + words[last]
-}
-
-func (r *reader) boolean(n *yaml.Node, where string) bool {
-	v, ok := r.text(n, where)
-	if ok && v != "true" && v != "false" {
-		r.fault(pos(n), where, "%q is neither true nor false", v)
-	}
-	return v == "true"
-}
-
-// duration reads a positive duration.
-func (r *reader) duration(n *yaml.Node, where string) time.Duration {
-	v, ok := r.text(n, where)
-	if !ok {
-		return 0
-	}
-	d, err := ParseDuration(v)
-	if err != nil || d <= 0 {
-		r.fault(pos(n), where, "%q is not a duration, such as 500ms, 48h or 7d", v)
-	}
-	return d
 }

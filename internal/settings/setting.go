@@ -106,7 +106,7 @@ func (s *Spec) AddFlags(f *pflag.FlagSet, names ...string) {
 			continue
 		}
 		help := one.help
-		if len(one.words) > 0 && one.Type() == "string" {
+		if len(one.words) > 0 && one.Type() == "word" {
 			help += ": " + strings.Join(one.words, ", ")
 		}
 		fl := f.VarPF(one, one.Name, one.tag.Get("short"), help)

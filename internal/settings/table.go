@@ -50,7 +50,11 @@ func (r *reader) every(n *yaml.Node, where string) (all []mapping.PeriodicSQL) {
 		r.fault(pos(n), where, "no period is named, such as 10m")
 	}
 	r.pairs(n, where, func(at *yaml.Node, name string, value *yaml.Node) {
-		e := mapping.PeriodicSQL{Period: r.duration(at, where), Statements: r.statements(value, join(where, name))}
+		period, err := ParseDuration(name)
+		if err != nil || period == 0 {
+			r.fault(pos(at), where, "%q is not a duration, such as 500ms, 48h or 7d", name)
+		}
+		e := mapping.PeriodicSQL{Period: period, Statements: r.statements(value, join(where, name))}
 		if slices.ContainsFunc(all, func(other mapping.PeriodicSQL) bool { return other.Period == e.Period && e.Period > 0 }) {
 			r.fault(pos(at), where, "%s is already set: name all its statements in one list", name)
 		}

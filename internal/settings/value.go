@@ -137,6 +137,8 @@ func (v *Value) Type() string {
 	switch {
 	case words != "" && len(words) <= maxType:
 		return words
+	case words != "":
+		return "word"
 	case isList(v.v.Type()) && v.commas:
 		return "strings"
 	case isList(v.v.Type()):

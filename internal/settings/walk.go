@@ -39,13 +39,12 @@ import (
 //   - flag: it has none; short: the flag's short form; once: only the command line sets it
 type field struct {
 	codec
-	name, help, preset string
-	words              []string
-	least              int
-	none, word         string
-	commas             bool
-	tag                reflect.StructTag
-	index              []int
+	name, help, none, word string
+	words                  []string
+	least                  int
+	commas                 bool
+	tag                    reflect.StructTag
+	index                  []int
 }
 
 // A codec reads and describes the values of a field.
@@ -72,7 +71,7 @@ func fieldsOf(t reflect.Type) (fields []field) {
 
 func newField(of reflect.StructField) field {
 	tag := of.Tag
-	f := field{name: tag.Get("key"), help: code.Replace(tag.Get("help")), preset: code.Replace(tag.Get("default")), words: slices.Collect(strings.FieldsSeq(tag.Get("words"))),
+	f := field{name: tag.Get("key"), help: code.Replace(tag.Get("help")), words: slices.Collect(strings.FieldsSeq(tag.Get("words"))),
 		none: tag.Get("none"), word: tag.Get("word"), commas: tag.Get("commas") != "", tag: tag, index: of.Index}
 	f.least, _ = strconv.Atoi(tag.Get("min")) // 0 without one
 	if of.Type == reflect.TypeFor[merge.Function]() {
@@ -89,10 +88,10 @@ var code = strings.NewReplacer("‘", "`", "’", "`")
 
 // description returns what the key means, for editors and docs.
 func (f *field) description() string {
-	if f.preset == "" {
-		return f.help
+	if preset := f.tag.Get("default"); preset != "" {
+		return f.help + " (default: " + code.Replace(preset) + ")"
 	}
-	return f.help + " (default: " + f.preset + ")"
+	return f.help
 }
 
 // names returns the names of fields.

@@ -74,8 +74,11 @@ func (r *reader) test(n *yaml.Node, where string) (t paths.Test) {
 }
 
 func (r *reader) presence(n *yaml.Node, where string) paths.Presence {
-	if r.boolean(n, where) {
+	switch v, ok := r.text(n, where); {
+	case v == "true":
 		return paths.MustBePresent
+	case ok && v != "false":
+		r.fault(pos(n), where, "%q is neither true nor false", v)
 	}
 	return paths.MustBeAbsent
 }
