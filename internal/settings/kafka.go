@@ -3,7 +3,6 @@ package settings
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -103,11 +102,6 @@ func (b *builder) checkKafka(sources []string) {
 			}
 		}
 		return
-	}
-	spec, _ := kafka.ParseSpec(sources[0]) // it was parsed before
-	for _, name := range slices.Sorted(maps.Keys(parseOffsets(k.Start))) {
-		topic, _, _ := strings.Cut(name, "/")
-		b.faultIf(spec.Pattern == nil && !slices.Contains(spec.Topics, topic), "start", "--start: the source has no topic %q", topic)
 	}
 	grouped := k.Partitions == ""
 	named := !b.env.FileOnly || b.Table.To != ""

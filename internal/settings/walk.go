@@ -257,15 +257,12 @@ func (f *field) scalarForm(t reflect.Type) form {
 
 // listForm is the form of a text or a list of texts.
 func (f *field) listForm(t reflect.Type) form {
-	item := f.scalarForm(t.Elem())
+	item := nameForm
 	if t.Elem().Kind() != reflect.String {
-		if f.commas {
-			return anyOf(item, listOf(item), enum(""))
-		}
-		return anyOf(item, listOf(item))
+		item = f.scalarForm(t.Elem())
 	}
 	if f.commas && f.none == "" {
-		return anyOf(textForm, listOf(nameForm))
+		return anyOf(item, listOf(item), enum(""))
 	}
-	return anyOf(nameForm, listOf(nameForm))
+	return anyOf(item, listOf(item))
 }
