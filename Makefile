@@ -33,9 +33,9 @@ help: ## list the targets
 build: ## build bin/weir, static
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/weir ./cmd/weir
 
-demo: build ## sync the shipped feed into demo.db and show the result
+demo: build ## sync the shipped feed into demo.db and show its status
 	bin/weir sync testdata/flights.jsonl.gz --to demo.db
-	bin/weir status --to demo.db --sample 3
+	bin/weir status --to demo.db
 
 test: ## run the tests that take minutes, against SQLite and private Postgres servers
 	.ci/needs test

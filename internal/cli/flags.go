@@ -1,10 +1,8 @@
 package cli
 
 import (
-	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -26,15 +24,6 @@ var common = []string{
 }
 
 const helpAll = "help-all"
-
-// inGroup defines flags in a group of the help.
-func inGroup(f *pflag.FlagSet, title string, define func(*pflag.FlagSet)) {
-	g := pflag.NewFlagSet(title, pflag.ContinueOnError)
-	g.SortFlags = false
-	define(g)
-	g.VisitAll(func(fl *pflag.Flag) { fl.Annotations = map[string][]string{settings.GroupAnnotation: {title}} })
-	f.AddFlagSet(g)
-}
 
 // fewFlags is up to how many flags the help shows without groups.
 const fewFlags = 12
@@ -76,16 +65,6 @@ func flagUsages(f *pflag.FlagSet, columns int) string {
 func (e *env) useFlagGroups(root *cobra.Command) {
 	cobra.AddTemplateFunc("flagUsages", func(f *pflag.FlagSet) string { return flagUsages(f, e.width(e.stdout)) })
 	root.SetUsageTemplate(strings.Replace(root.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages |", "{{flagUsages .LocalFlags |", 1))
-}
-
-// addWhole defines an integer flag with *value as default.
-func addWhole[T int | int64](f *pflag.FlagSet, value *T, flag, usage string) {
-	f.Var(settings.NewValue(value, ""), flag, usage)
-}
-
-// addDuration defines a duration flag. word is the name of 0.
-func addDuration(f *pflag.FlagSet, value *time.Duration, flag, word, usage string) {
-	f.Var(settings.NewValue(value, reflect.StructTag(`word:"`+word+`" unset:""`)), flag, usage)
 }
 
 // fileFlags are the flags whose values are paths.

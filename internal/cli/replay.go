@@ -36,17 +36,15 @@ func (o *replayOptions) flags(f *pflag.FlagSet, sp *settings.Spec) {
 	f.Lookup("config").Usage += "; replay takes feed, time_field and resume_field"
 	f.BoolVar(&o.Loop, "loop", false, "start again at the end")
 	f.BoolVar(&o.Stamp, "stamp", false, "set the time field to the time at which a line is sent, to measure a lag")
-	addDuration(f, &o.DropAfter, "drop-after", "never", "close each connection after this time, within a line")
-	inGroup(f, "Feeds", func(f *pflag.FlagSet) {
-		sp.AddFlags(f, "feed", "time-field", "resume-field")
-		f.Lookup("feed").Usage = "play a feed that weir knows: FlightAware's firehose"
-		f.Lookup("time-field").Usage = "the `FIELD` with the time of a line: seconds since 1970, or RFC 3339"
-		f.Lookup("resume-field").Usage = "the `FIELD` that a client resumes from"
-		f.StringVar(&o.init, "init", "", "a `REGEXP` that the first line of a client must match")
-		f.Var(settings.NewValue(&o.Compression, `words:"gzip zlib deflate" unset:""`), "compression", "of what is sent (default none)")
-		f.StringVar(&o.cert, "tls-cert", "", "a PEM `FILE` with the certificate of tls-listen://")
-		f.StringVar(&o.key, "tls-key", "", "a PEM `FILE` with its key")
-	})
+	f.Var(settings.NewValue(&o.DropAfter, `word:"never" unset:""`), "drop-after", "close each connection after this time, within a line")
+	sp.AddFlags(f, "feed", "time-field", "resume-field")
+	f.Lookup("feed").Usage = "play a feed that weir knows: FlightAware's firehose"
+	f.Lookup("time-field").Usage = "the `FIELD` with the time of a line: seconds since 1970, or RFC 3339"
+	f.Lookup("resume-field").Usage = "the `FIELD` that a client resumes from"
+	f.StringVar(&o.init, "init", "", "a `REGEXP` that the first line of a client must match")
+	f.Var(settings.NewValue(&o.Compression, `words:"gzip zlib deflate" unset:""`), "compression", "of what is sent (default none)")
+	f.StringVar(&o.cert, "tls-cert", "", "a PEM `FILE` with the certificate of tls-listen://")
+	f.StringVar(&o.key, "tls-key", "", "a PEM `FILE` with its key")
 	f.SortFlags = false
 }
 

@@ -43,7 +43,7 @@ func TestSecrets(t *testing.T) {
 		{"sync", "feed.jsonl", "--to", "postgres:app:" + canary + "@127.0.0.1:1/db"},
 		{"config", "print", "--to", "postgres:app:" + canary + "@127.0.0.1:1/db"},
 		{"sync", "feed.jsonl", "--to", good, "--dry-run"},
-		{"status", "--to", good, "--sample", "3"},
+		{"status", "--to", good},
 		{"verify", "feed.jsonl", "--to", good, "--table", "feed"},
 		{"config", "print", "--to", good, "--init", "x"},
 		{"config", "print"},

@@ -33,7 +33,7 @@ func TestSources_OneMore(t *testing.T) {
 	weir(3, "sync "+url+to+" --table flights", "2 inserted, 0 updated, 0 unchanged, 0 deleted; 1 rejected")
 	feed += `{"id":"BA2","gate":"B7"}` + "\n"
 	weir(0, "sync "+url+to+" --table flights", "resuming after line 3")
-	weir(0, "status"+to+" --sample 2", `{"id":"BA2","gate":"B7"}`)
+	weir(0, "status"+to, "flights")
 	feed = "{}\n" + feed
 	weir(1, "sync "+url+to+" --table flights", "is not the file that was read before")
 	weir(0, "explain BA2 "+server.URL+"/flights.jsonl", "B7")

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -19,7 +18,6 @@ import (
 func (e *env) statusCommand() *cobra.Command {
 	sp := e.newSpec()
 	var asJSON bool
-	var sample int
 	c := &cobra.Command{
 		Use:   "status --to DEST",
 		Short: "Show checkpoints and rejected lines",
@@ -38,21 +36,16 @@ weir rejects prints the rejected lines.`,
 			if err != nil {
 				return err
 			}
-			db, st := w.db, w.st
-			defer func() { err = errors.Join(err, db.Close()) }()
-			if asJSON {
+			defer func() { err = errors.Join(err, w.db.Close()) }()
+			if st := w.st; asJSON {
 				st.Jobs, st.Rejects = append([]sink.JobStatus{}, st.Jobs...), append([]sink.RejectCount{}, st.Rejects...) // [], not null
 				return e.printJSON(st)
 			}
-			if err := e.printStatus(st, job); err != nil || sample == 0 {
-				return err
-			}
-			return e.sample(c.Context(), db, st, sample)
+			return e.printStatus(w.st, job)
 		},
 	}
 	sp.AddFlags(c.Flags(), "to", "config", "job")
 	c.Flags().Lookup("job").Usage = "show only this `JOB`"
-	addWhole(c.Flags(), &sample, "sample", "also print this many `ROWS` of each table")
 	addJSON(c.Flags(), &asJSON)
 	return c
 }
@@ -128,29 +121,4 @@ func groupFiles(jobs []sink.JobStatus) (rows []sink.JobStatus) {
 		jobs = jobs[n:]
 	}
 	return rows
-}
-
-// sample prints some rows of each table that a job writes to.
-func (e *env) sample(ctx context.Context, db sink.Inspector, st sink.Status, n int) error {
-	seen := map[string]bool{}
-	for _, j := range st.Jobs {
-		for _, table := range j.Tables {
-			if seen[table] {
-				continue
-			}
-			seen[table] = true
-			if t, err := sink.Table(ctx, db.Tables, table, nil); err == nil && !t.Exists {
-				continue // it has only rejects
-			}
-			rows, total, err := db.Sample(ctx, table, n)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(e.stdout, "\n%s: %s, such as\n", printable(table), quantity.Count(total, "row"))
-			for _, r := range rows {
-				fmt.Fprintln(e.stdout, printable(r))
-			}
-		}
-	}
-	return nil
 }

@@ -48,7 +48,7 @@ Exit codes: 0 equal, 1 failed, or the table differs, 2 wrong usage.`,
 	}
 	f := c.Flags()
 	sp.AddFoldFlags(f, "to", "table")
-	addWhole(f, &v.show, "show", "print at most `N` differences")
+	f.Var(settings.NewValue(&v.show, ""), "show", "print at most `N` differences")
 	addJSON(f, &v.asJSON)
 	f.SortFlags = false
 	return c

@@ -192,7 +192,7 @@ func TestSync_FileIsOpenedBySQLiteAlone(t *testing.T) {
 		{"sync", feed, "--to", db, "--dry-run"},
 		{"status", "--to", db},
 		{"rejects", "--to", db},
-		{"status", "--to", db, "--sample", "3"},
+		{"status", "--to", db},
 	} {
 		run, trace := program(t, "weir", []string{"-e", "trace=open,openat,openat2"}, args...)
 		if code := run.Wait(); code != 0 && code != 3 {
