@@ -184,13 +184,6 @@ not change: the lines are not read again.`,
 
 // dropRejects removes the selected lines.
 func (e *env) dropRejects(ctx context.Context, w *written, f *rejectFilter) (err error) {
-	var ids []int64
-	if err := f.each(ctx, w.db, func(k sink.Kept) error {
-		ids = append(ids, k.ID)
-		return nil
-	}); err != nil {
-		return err
-	}
 	db, err := w.to.Open(ctx, w.to.Dest, sink.Options{Level: sink.Full, Log: e.log})
 	if err != nil {
 		return err
@@ -200,10 +193,14 @@ func (e *env) dropRejects(ctx context.Context, w *written, f *rejectFilter) (err
 	if err != nil {
 		return err
 	}
+	var dropped int64
 	retry := sink.Retry{Patience: settings.DefaultRetryFor, OnRetry: func(*sink.Error) {}}
-	if err := retry.Do(ctx, func() error { return dropper.DropRejects(ctx, ids) }); err != nil {
+	err = retry.Do(ctx, func() (err error) {
+		dropped, err = dropper.DropRejects(ctx, f.job, f.reason)
 		return err
+	})
+	if err == nil {
+		e.log.Info(fmt.Sprintf("dropped %s", quantity.Count(dropped, "rejected line")))
 	}
-	e.log.Info(fmt.Sprintf("dropped %s", quantity.Count(int64(len(ids)), "rejected line")))
-	return nil
+	return err
 }

@@ -199,18 +199,6 @@ func (d Dialect) Prune(f *Flush) (statements []string) {
 	return statements
 }
 
-// DeleteRejects returns the statements that remove rejected lines by their IDs.
-func (d Dialect) DeleteRejects(ids []int64) (statements []string) {
-	for some := range slices.Chunk(ids, keptAtOnce) {
-		texts := make([]string, len(some))
-		for i, id := range some {
-			texts[i] = strconv.FormatInt(id, 10)
-		}
-		statements = append(statements, d.with("DELETE FROM {p}weir_rejects WHERE id IN ("+strings.Join(texts, ", ")+")"))
-	}
-	return statements
-}
-
 // WritersSQL queries the input of [Dialect.Writers].
 func (d Dialect) WritersSQL() string {
 	return d.with("SELECT job, tbl FROM {p}weir_jobs ORDER BY job{c}")

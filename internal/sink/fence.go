@@ -13,7 +13,7 @@ import (
 )
 
 // Format is the format of weir's own tables. No earlier one was ever released.
-const Format = 6
+const Format = 7
 
 // CheckFormat returns an error if weir's tables in a database have another format than this program's. answer is that
 // of [Dialect.FormatSQL], and where names the database.

@@ -235,11 +235,17 @@ func (l Ledger) StoredRejects(ctx context.Context, job string) (n int64, err err
 }
 
 // DropRejects implements [RejectDropper].
-func (l Ledger) DropRejects(ctx context.Context, ids []int64) error {
-	return l.Transaction(ctx, func(l Ledger) error {
-		_, err := l.Exec(ctx, func(d Dialect) []string { return d.DeleteRejects(ids) })
+func (l Ledger) DropRejects(ctx context.Context, job, reason string) (dropped int64, err error) {
+	err = l.Transaction(ctx, func(l Ledger) error {
+		changed, err := l.Exec(ctx, func(d Dialect) []string {
+			return []string{d.with("DELETE FROM {p}weir_rejects WHERE {1} IN ('', job) AND ({2} IN ('', reason) OR substr(reason, 1, length({3})) = {3})", job, reason, reason+":")}
+		})
+		for _, n := range changed {
+			dropped = n
+		}
 		return err
 	})
+	return dropped, err
 }
 
 // Forget implements [Forgetter]. Meanwhile no other job can write its first table.

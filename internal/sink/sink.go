@@ -31,8 +31,9 @@ type Sink interface {
 
 // A RejectDropper is a sink that can remove rejected lines.
 type RejectDropper interface {
-	// DropRejects removes rejected lines by their IDs, as far as they exist. It may be called again after any error.
-	DropRejects(ctx context.Context, ids []int64) error
+	// DropRejects removes rejected lines of a job and with a reason, both "" for any, and returns how many. It may be
+	// called again after any error.
+	DropRejects(ctx context.Context, job, reason string) (dropped int64, err error)
 }
 
 // A Housekeeper is a sink that executes SQL of the user's.

@@ -139,20 +139,27 @@ var inspectorTests = []test{
 			t.Errorf("after an error %d more calls came: %v", calls-1, err)
 		}
 	}},
-	{"RejectsAreDroppedByTheirIDs", func(t *testing.T, db Database) {
+	{"RejectsAreDroppedByJobAndReason", func(t *testing.T, db Database) {
 		r := BeginJob(t, db, "many")
-		r.Flush(slices.Repeat([]string{"bad"}, 2500)...) // more than a driver removes at a time
-		BeginJob(t, db, "another").Flush("other")
-		var ids []int64
-		if err := inspect(t, db).Rejects(t.Context(), "many", func(k sink.Kept) error {
-			ids = append(ids, k.ID)
-			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
-		for range 2 { // again
-			testcheck.NoError(t, part[sink.RejectDropper](r).DropRejects(t.Context(), ids[1:]))
-			Expect(t, db, "SELECT job, raw FROM weir_rejects ORDER BY id", "many|bad", "another|other")
+		r.Flush("bad", `{"x":1}`, "bad again")
+		BeginJob(t, db, "another").Flush("other", `{"x":2}`)
+		for _, drop := range []struct {
+			job, reason string
+			dropped     int64
+			left        []string
+		}{
+			{"many", "not", 0, []string{"many|bad", `many|{"x":1}`, "many|bad again", "another|other", `another|{"x":2}`}},
+			{"many", "not_json", 2, []string{`many|{"x":1}`, "another|other", `another|{"x":2}`}},
+			{"", "not_json", 1, []string{`many|{"x":1}`, `another|{"x":2}`}},
+			{"another", "", 1, []string{`many|{"x":1}`}},
+			{"", "", 1, nil},
+			{"", "", 0, nil},
+		} {
+			n, err := part[sink.RejectDropper](r).DropRejects(t.Context(), drop.job, drop.reason)
+			if testcheck.NoError(t, err); n != drop.dropped {
+				t.Errorf("%q, %q: %d are dropped", drop.job, drop.reason, n)
+			}
+			Expect(t, db, "SELECT job, raw FROM weir_rejects ORDER BY id", drop.left...)
 		}
 	}},
 	{"LaterRejectsAreNotListed", func(t *testing.T, db Database) {

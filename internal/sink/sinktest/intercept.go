@@ -40,12 +40,16 @@ func (i *intercepted) Flush(ctx context.Context, f *sink.Flush) (res sink.Result
 	return res, nil
 }
 
-func (i *intercepted) DropRejects(ctx context.Context, ids []int64) error {
+func (i *intercepted) DropRejects(ctx context.Context, job, reason string) (dropped int64, err error) {
 	inner, err := sink.As[sink.RejectDropper](i.Sink, "drop rejected lines")
 	if err != nil {
-		return err
+		return 0, err
 	}
-	return i.around(ctx, "DropRejects", nil, func() error { return inner.DropRejects(ctx, ids) })
+	err = i.around(ctx, "DropRejects", nil, func() (err error) {
+		dropped, err = inner.DropRejects(ctx, job, reason)
+		return err
+	})
+	return dropped, err
 }
 
 func (i *intercepted) Execute(ctx context.Context, sql string) error {

@@ -13,7 +13,6 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/weirsync/weir/internal/lockfile"
-	"github.com/weirsync/weir/internal/realpath"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -37,7 +36,7 @@ var _ sink.Claims = (*Claims)(nil)
 // OpenClaims returns claims of a job in the database at path. It does not create a database: if there is none, no
 // checkpoints are found and nothing can be claimed.
 func OpenClaims(_ context.Context, path, job string, o sink.Options) (*Claims, error) {
-	c := &Claims{path: realpath.Of(path), opt: o, lanes: map[string]bool{}}
+	c := &Claims{path: realPath(path), opt: o, lanes: map[string]bool{}}
 	c.JobLedger = sink.JobLedger{Ledger: sink.Ledger{Query: c.query}, Job: job}
 	return c, nil
 }

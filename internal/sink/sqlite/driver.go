@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold/schema"
-	"github.com/weirsync/weir/internal/realpath"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -66,8 +65,21 @@ func parse(to string) (path string, ok bool, err error) {
 	return path, true, nil
 }
 
+// realPath returns the path of a file without symbolic links. The file need not exist, but a link to it does not help then.
+func realPath(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		path = real
+	} else if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
+		path = filepath.Join(dir, filepath.Base(path))
+	}
+	if absolute, err := filepath.Abs(path); err == nil {
+		return absolute
+	}
+	return path
+}
+
 // files returns the paths of the database, and of the files that SQLite and weir keep next to it.
 func files(path string) []string {
-	path = realpath.Of(path)
+	path = realPath(path)
 	return []string{path, path + "-wal", path + "-shm", path + "-journal", path + "-weir"}
 }

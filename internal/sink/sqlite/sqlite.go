@@ -14,7 +14,6 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/weirsync/weir/internal/fold/schema"
-	"github.com/weirsync/weir/internal/realpath"
 	"github.com/weirsync/weir/internal/sink"
 )
 
@@ -75,7 +74,7 @@ var _, _ = sqlite.OFDLocking(true)
 
 // Open opens the file at path. It creates the file if it is missing.
 func Open(ctx context.Context, path string, o Options) (*DB, error) {
-	d := &DB{file: file{path: realpath.Of(path), opt: o}, tables: map[string]*table{}}
+	d := &DB{file: file{path: realPath(path), opt: o}, tables: map[string]*table{}}
 	d.Ledger = sink.Ledger{Query: d.query, Exec: d.exec, Transaction: func(ctx context.Context, f func(sink.Ledger) error) error {
 		return d.transact(ctx, func() error { return f(d.Ledger) })
 	}}

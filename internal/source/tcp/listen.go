@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -58,10 +57,7 @@ type listener struct {
 	changed func(n int)   // called with the number of conns; mu is locked
 
 	mu     sync.Mutex
-	tls    *tls.Config      // loaded last
-	failed string           // why the last reload failed
-	conns  map[net.Conn]int // by arrival number if it has sent no line yet, else 0
-	number int              // the last one assigned
+	conns  map[net.Conn]bool
 	closed bool
 }
 
@@ -74,7 +70,8 @@ func listen(ctx context.Context, name string, o *source.Options) (*listener, err
 	l := newListener(in, name, o)
 	if scheme == tlsListenScheme {
 		l.load = o.TLS
-		if l.tls, err = l.load(); err == nil && len(l.tls.Certificates) == 0 {
+		var config *tls.Config
+		if config, err = l.load(); err == nil && len(config.Certificates) == 0 {
 			err = fmt.Errorf("%s needs --tls-cert and --tls-key", name)
 		}
 		if err != nil {
@@ -91,55 +88,32 @@ func newListener(in net.Listener, name string, o *source.Options) *listener {
 		windows:  make(chan struct{}, max(minWindows, o.Buffer/bufferShare/senderWindow)),
 		pool:     source.NewPoolOf(senderBlock, senderBlock),
 		changed:  func(n int) { o.Observer.SetConnections(name, n) },
-		conns:    map[net.Conn]int{},
+		conns:    map[net.Conn]bool{},
 	}
 }
 
-// add registers a connection. It fails after Close, and if too many connections have sent lines. To make room, it
-// closes the oldest one that has not.
+// add registers a connection. It fails after Close, and if there are too many.
 func (l *listener) add(c net.Conn) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed {
+	switch {
+	case l.closed:
 		return net.ErrClosed
+	case len(l.conns) == maxSenders:
+		return fmt.Errorf("there are %d senders already", maxSenders)
 	}
-	if len(l.conns) == maxSenders {
-		oldest := net.Conn(nil)
-		for c, number := range l.conns {
-			if number > 0 && (oldest == nil || number < l.conns[oldest]) {
-				oldest = c
-			}
-		}
-		if oldest == nil {
-			return fmt.Errorf("there are %d senders already", maxSenders)
-		}
-		delete(l.conns, oldest)
-		_ = oldest.Close()
-	}
-	l.number++
-	l.conns[c] = l.number
+	l.conns[c] = true
 	l.changed(len(l.conns))
 	return nil
 }
 
-// spoke records that a connection has sent a line.
-func (l *listener) spoke(c net.Conn) {
+// remove closes a connection.
+func (l *listener) remove(c net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, ok := l.conns[c]; ok {
-		l.conns[c] = 0
-	}
-}
-
-// remove closes a connection, and reports whether it was displaced by a new one.
-func (l *listener) remove(c net.Conn) (displaced bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, ok := l.conns[c]
 	delete(l.conns, c)
 	l.changed(len(l.conns))
 	_ = c.Close()
-	return !ok
 }
 
 // Close closes all connections.
@@ -184,9 +158,7 @@ func (s *Stream) produceSent() error {
 		}
 		senders.Go(func() {
 			err := s.sender(c)
-			if s.listener.remove(c) {
-				err = errors.New("it has sent no line yet, and was disconnected to make room for another one")
-			}
+			s.listener.remove(c)
 			if err != io.EOF && s.Ctx.Err() == nil {
 				s.opts.Observer.SenderFailed()
 				s.opts.Log.Warn(fmt.Sprintf("%s: the sender %s: %v", s.Name, c.RemoteAddr(), lines.Bare(err)))
@@ -278,26 +250,16 @@ func (c *senderConn) giveBack() {
 	}
 }
 
-// config reloads the TLS config for the next sender. If the files cannot be read, it returns the last one.
-func (l *listener) config(log *slog.Logger) *tls.Config {
-	c, err := l.load()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err == nil {
-		l.tls, l.failed = c, ""
-	} else if why := err.Error(); why != l.failed { // log it once, not for each sender
-		l.failed = why
-		log.Warn(why + "; still using the certificates that were read before")
-	}
-	return l.tls
-}
-
 // secured starts TLS on a sender's connection, if the listener requires it.
 func (s *Stream) secured(c net.Conn) (net.Conn, error) {
 	if s.listener.load == nil {
 		return c, nil
 	}
-	over := tls.Server(&watchedConn{Conn: c}, s.listener.config(s.opts.Log))
+	config, err := s.listener.load() // again for each sender, because the files may be replaced
+	if err != nil {
+		return nil, err
+	}
+	over := tls.Server(&watchedConn{Conn: c}, config)
 	ctx, cancel := context.WithTimeout(s.Ctx, handshakeTimeout)
 	defer cancel()
 	if err := over.HandshakeContext(ctx); err != nil {
@@ -364,7 +326,6 @@ func (s *Stream) sender(c net.Conn) error {
 		if !in.spoke {
 			in.spoke = true
 			_ = c.SetReadDeadline(time.Time{})
-			s.listener.spoke(c)
 		}
 		if err := s.Send(source.Event{Block: b}); err != nil {
 			return err
