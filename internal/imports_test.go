@@ -55,7 +55,7 @@ var allowed = map[string][]string{
 	"internal/feed":                      {},
 	"internal/backoff":                   {},
 	"internal/test/latency":              {},
-	"internal/memory":                    {"golang.org/x/sys/unix", "golang.org/x/sys/windows"},
+	"internal/memory":                    {"internal/quantity", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 	"internal/quantity":                  {},
 	"internal/tcp":                       {"golang.org/x/sys/unix"},
 	"internal/source":                    {},

@@ -123,7 +123,7 @@ func (o *printer) status(s *status.Snapshot) (is statusParts) {
 		is.add("lag " + quantity.Seconds(*s.LagSeconds))
 	}
 	if s.Spool > 1e6 {
-		is.add("spool " + quantity.BinaryBytes(s.Spool))
+		is.add("spool " + quantity.Bytes(s.Spool))
 	}
 	is.add(quantity.Count(s.Written(), "row"))
 	if s.Messages > 0 {

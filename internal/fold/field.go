@@ -31,10 +31,6 @@ type fieldSet struct {
 	spellings bool
 }
 
-func newFieldSet(names *feed.Names) fieldSet {
-	return fieldSet{names: names, byName: map[string]int32{}}
-}
-
 // add adds a field, unless it has to share the one for other names.
 func (s *fieldSet) add(fd field) (n int32, isNew bool) {
 	if len(s.all) >= maxFields && fd.col < 0 && fd.key < 0 {

@@ -56,7 +56,7 @@ type current struct {
 // NewFolder returns a folder for a table of the database. If the table does not exist, t has its name, and the
 // columns that it must have from the start. The folders of several tables may share names.
 func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
-	f := &Folder{opt: o, table: t.Clone(), fields: newFieldSet(names), now: current{keys: make([]int32, len(o.Key))}}
+	f := &Folder{opt: o, table: t.Clone(), fields: fieldSet{names: names, byName: map[string]int32{}}, now: current{keys: make([]int32, len(o.Key))}}
 	for i := range f.table.Columns {
 		c := &f.table.Columns[i]
 		f.userColumns = f.userColumns || !c.Own && c.Stamp == schema.NoStamp

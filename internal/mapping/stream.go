@@ -17,7 +17,7 @@ import (
 // mapStreamMessage builds the rows of a CDC message, and returns what happens to it.
 func (m *Mapper) mapStreamMessage(msg *message) (Fate, error) {
 	p := m.plan
-	if m.decode.Skips(msg.line, p.stream.tombstones) {
+	if msg.line.Null || msg.line.Deletes && !p.stream.tombstones {
 		return Ignored, nil
 	}
 	var err error
@@ -84,14 +84,9 @@ func (m *Mapper) checkKeys(msg *message, of *route) error {
 	return nil
 }
 
-// sameNames reports whether two lists have the same names, in any order.
-func sameNames(a, b []string) bool {
-	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
-}
-
 // checkStreamKey returns an error if the stream names another key than the table's, unless the mapping sets that.
 func (t *tablePlan) checkStreamKey(key []string) error {
-	if t.streamKey == nil || len(key) == 0 || sameNames(key, t.streamKey) {
+	if t.streamKey == nil || len(key) == 0 || slices.Equal(slices.Sorted(slices.Values(key)), slices.Sorted(slices.Values(t.streamKey))) {
 		return nil
 	}
 	return &KeyChangedError{t.spec.Name, t.spec.Key, key}
@@ -141,7 +136,7 @@ func (m *Mapper) truncate(msg *message, of *route) (matched bool, err error) {
 		if err := m.claim(t, of); err != nil {
 			return matched, err
 		}
-		if t.matchesSeveralNames() && !m.plan.stream.oneTable {
+		if (len(t.from) > 1 || t.from[0].any) && !m.plan.stream.oneTable {
 			return matched, t.refuse(feed.Errorf(feed.BadValue, "table %q: it may have rows of several tables of the stream, and %q alone was truncated: which of them to remove is not known", t.spec.Name, feed.Clip(msg.Table)))
 		}
 		if t.spec.isHistory() { // the message has no row to insert
@@ -216,9 +211,6 @@ func (t *tablePlan) matchesStreamName(name string) (takes, bare bool) {
 	}
 	return takes, bare
 }
-
-// matchesSeveralNames reports whether a table may take rows of several tables of the stream.
-func (t *tablePlan) matchesSeveralNames() bool { return len(t.from) > 1 || t.from[0].any }
 
 // A route is the list of tables that take the rows of a table in the stream.
 type route struct {

@@ -110,7 +110,7 @@ func (p *Plan) typeColumn(y *typing, t *tablePlan, have *schema.Table, f *envelo
 	if at := p.limits.Find(have, name, len(have.Columns)); at >= 0 {
 		c = have.Columns[at]
 	}
-	if f.HasOnlyNulls() || as != nil && (!as.CanStoreIn(&c) || key && p.cannotBeKey(as)) {
+	if f.Kind == cast.DefaultType && f.Type == "" || as != nil && (!as.CanStoreIn(&c) || key && p.cannotBeKey(as)) {
 		return nil, nil
 	}
 	want := f.Column(name, key, as, p.limits.TextTypes)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/weirsync/weir/internal/quantity"
 )
 
 // A Limit is how much memory a process may use.
@@ -92,7 +94,7 @@ const minBuffer, maxBuffer = 64 << 20, 2 << 30
 
 // Buffer returns a quarter of the limit, at least 64 MiB and at most 2 GiB.
 func (l Limit) Buffer() Buffer {
-	why := fmt.Sprintf("a quarter of %s, %s", size(l.Bytes), l.From)
+	why := fmt.Sprintf("a quarter of %s, %s", quantity.Bytes(l.Bytes), l.From)
 	switch quarter := l.Bytes / 4 &^ (1<<20 - 1); {
 	case l.Bytes == 0:
 		return Buffer{minBuffer, "64 MiB at least; the system does not say how much memory there is"}
@@ -103,11 +105,4 @@ func (l Limit) Buffer() Buffer {
 	default:
 		return Buffer{quarter, why}
 	}
-}
-
-func size(bytes int64) string {
-	if bytes < 1<<30 {
-		return fmt.Sprintf("%d MiB", bytes>>20)
-	}
-	return fmt.Sprintf("%.1f GiB", float64(bytes)/(1<<30))
 }

@@ -46,8 +46,8 @@ func TestLimit_Buffer(t *testing.T) {
 		want  Buffer
 	}{
 		{Limit{4 << 30, "GOMEMLIMIT"}, Buffer{1 << 30, "a quarter of 4.0 GiB, GOMEMLIMIT"}},
-		{Limit{999 << 20, "x"}, Buffer{249 << 20, "a quarter of 999 MiB, x"}},
-		{Limit{200 << 20, "x"}, Buffer{64 << 20, "64 MiB at least; a quarter of 200 MiB, x, is less"}},
+		{Limit{999 << 20, "x"}, Buffer{249 << 20, "a quarter of 999.0 MiB, x"}},
+		{Limit{200 << 20, "x"}, Buffer{64 << 20, "64 MiB at least; a quarter of 200.0 MiB, x, is less"}},
 		{Limit{64 << 30, "x"}, Buffer{2 << 30, "2 GiB at most; a quarter of 64.0 GiB, x, is more"}},
 		{Limit{}, Buffer{64 << 20, "64 MiB at least; the system does not say how much memory there is"}},
 	} {

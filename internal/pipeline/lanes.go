@@ -161,7 +161,7 @@ func (o *opener) begin(ctx, folding context.Context, e source.Event) (*lane, err
 	}
 	l.urgent = l.period > 0
 	if l.period == 0 && (l.src.Waits || o.cfg.MaxRate > 0) {
-		l.period, l.urgent = livePeriod, o.cfg.MaxRate > 0 || !l.isStored()
+		l.period, l.urgent = livePeriod, o.cfg.MaxRate > 0 || l.kind != source.File && l.kind != source.Partition
 	}
 	o.lanes = append(o.lanes, l)
 	if finished {
@@ -178,11 +178,6 @@ func (l *lane) rereadable() reread {
 		return byNobody
 	}
 	return l.reread
-}
-
-// isStored reports whether lines wait, where they are, until the lane is read.
-func (l *lane) isStored() bool {
-	return l.kind == source.File || l.kind == source.Partition
 }
 
 // isSpooled reports whether lines stay on disk until they are committed.

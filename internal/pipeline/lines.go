@@ -276,7 +276,7 @@ func (rd *reader) foldOnce(m *message) verdict {
 	case *feed.Error:
 		// At the end of a followed file, another file has replaced it.
 		last := e.Tail && m.begin+line.Size+1 >= len(e.Data)
-		if last && err.Reason == feed.Truncated && l.kind.Named() && !rd.cfg.Source.Follow {
+		if last && err.Reason == feed.Truncated && l.kind != source.Stdin && !rd.cfg.Source.Follow {
 			l.log.Warn(fmt.Sprintf("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, place.Line, place.Offset))
 			return verdict{fate: unread}
 		}

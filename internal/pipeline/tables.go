@@ -137,7 +137,7 @@ func (f *tables) options(of *Table, t *schema.Table) (fold.Options, error) {
 
 // foldLine merges a line of a source into a set. If it fails, table is the index of the table that rejects the line, or -1.
 func (f *tables) foldLine(s *set, l *feed.Line, source string, at fold.Place) (table int, err error) {
-	if l.Err != nil && !(l.Null && f.isStream()) {
+	if l.Err != nil && !(l.Null && f.cfg.plan.Mapping().Envelope != nil) {
 		return f.noTable(), l.Err
 	}
 	r, err := f.result(l, source, at)
@@ -186,9 +186,6 @@ func (f *tables) noTable() int {
 	}
 	return -1
 }
-
-// isStream reports whether the lines are a change stream, in which a line null follows the message that removed the row.
-func (f *tables) isStream() bool { return f.cfg.plan.Mapping().Envelope != nil }
 
 // noteAll reports what this attempt did not store as it came.
 func (f *tables) noteAll() {

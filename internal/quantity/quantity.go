@@ -45,21 +45,8 @@ func Figure(v float64) string {
 	return Grouped(n) + "." + rest
 }
 
-// Bytes formats a number of bytes in a suitable unit.
+// Bytes formats a number of bytes in a suitable unit, as limits are set.
 func Bytes(n int64) string {
-	switch {
-	case n >= 1e9-5e4: // anything less rounds to at most 999.9 of the smaller unit
-		return fmt.Sprintf("%.1f GB", float64(n)/1e9)
-	case n >= 1e6-50:
-		return fmt.Sprintf("%.1f MB", float64(n)/1e6)
-	case n >= 1e3:
-		return fmt.Sprintf("%.1f kB", float64(n)/1e3)
-	}
-	return Count(n, "byte")
-}
-
-// BinaryBytes formats a size of memory or of a spool, whose limits users set in binary units.
-func BinaryBytes(n int64) string {
 	switch v := float64(n); {
 	case v >= 1<<30:
 		return fmt.Sprintf("%.1f GiB", v/(1<<30))

@@ -28,8 +28,6 @@ func TestQuantity(t *testing.T) {
 			return quantity.Count(int64(f), unit)
 		case "bytes":
 			return quantity.Bytes(int64(f))
-		case "binary":
-			return quantity.BinaryBytes(int64(f))
 		}
 		return quantity.Figure(f)
 	})

@@ -50,7 +50,7 @@ func (c *Case) Compare(m *mapping.Mapping, rows func(table string) ([]string, er
 		sortByKey(have, names[t.Name].Key)
 		for i, row := range want.Rows {
 			for _, cell := range row {
-				if raw := have[i][cell.Column]; !sameValue(typeOf(t, cell.Column), cell.Value, raw) {
+				if raw := have[i][cell.Column]; canonical(typeOf(t, cell.Column), cell.Value) != canonical(typeOf(t, cell.Column), raw) {
 					if raw == nil {
 						raw = []byte("null")
 					}
@@ -91,10 +91,6 @@ func typeOf(t *mapping.Table, name string) cast.Type {
 	}
 	return of
 }
-
-// sameValue reports whether a row has the value that a test expects, both read as the column's type. have is nil for
-// NULL.
-func sameValue(t cast.Type, want, have []byte) bool { return canonical(t, want) == canonical(t, have) }
 
 // canonical returns the same text for all spellings of a value of a type, among them how SQLite stores it.
 func canonical(t cast.Type, raw []byte) string {

@@ -132,7 +132,7 @@ func TestPresets(t *testing.T) {
 		file, err := readText(t, "envelope: "+name+"\n"+versions+"tables: {a: }\n")
 		testcheck.NoError(t, err)
 		m := file.Mapping
-		if !reflect.DeepEqual(m.Envelope, want) || len(want.Version) > 0 && m.Tables[0].Version.Base != paths.MessageBase && !m.Tables[0].Version.IsEnvelopeVersion() {
+		if !reflect.DeepEqual(m.Envelope, want) || len(want.Version) > 0 && m.Tables[0].Version.Base != paths.MessageBase && m.Tables[0].Version.Base != paths.VersionBase {
 			t.Errorf("%s: %+v", name, m)
 		}
 		printed := file.print(t)

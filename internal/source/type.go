@@ -19,8 +19,5 @@ const (
 // Live reports whether the source has no end to wait for.
 func (t Type) Live() bool { return t == Listener || t == Dialed || t == Remote || t == Partition }
 
-// Named reports whether the source's name identifies it.
-func (t Type) Named() bool { return t != Stdin }
-
 // Rewindable reports whether a later run can resume the source at a cursor.
 func (t Type) Rewindable() bool { return t == File || t == Stdin || t == Remote || t == Partition }

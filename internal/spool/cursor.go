@@ -28,17 +28,17 @@ func startOffset(log *Log, c *Config, since source.Point, path string) (at int64
 	case known && at >= begin:
 		return at, nil
 	case !ours:
-		return 0, fmt.Errorf("the folder %s holds %s of job %q and %s: sync them, or use another folder", path, quantity.BinaryBytes(held), meta.Job, meta.Source)
+		return 0, fmt.Errorf("the folder %s holds %s of job %q and %s: sync them, or use another folder", path, quantity.Bytes(held), meta.Job, meta.Source)
 	case unused && begin == 0: // nothing was committed since
 		return begin, nil
 	case c.Repeats || c.FromStart:
-		c.Log.Warn(fmt.Sprintf("%s in %s: discarded, because these lines do not follow the checkpoint; the feed is asked again", quantity.BinaryBytes(held), path))
+		c.Log.Warn(fmt.Sprintf("%s in %s: discarded, because these lines do not follow the checkpoint; the feed is asked again", quantity.Bytes(held), path))
 		return 0, log.Reset(empty, 0)
 	case known, unused:
 		c.Log.Warn(fmt.Sprintf("the database was restored to before the first line in %s: the lines between are lost", path))
 		return begin, nil
 	}
-	return 0, fmt.Errorf("the folder %s holds %s of lines that were read before others that are in the table now: sync %s/*.jsonl by themselves, or remove them", path, quantity.BinaryBytes(held), path)
+	return 0, fmt.Errorf("the folder %s holds %s of lines that were read before others that are in the table now: sync %s/*.jsonl by themselves, or remove them", path, quantity.Bytes(held), path)
 }
 
 // A logCursor is the content of the [source.Cursor] of a spooled lane.

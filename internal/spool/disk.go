@@ -39,7 +39,7 @@ func (k *Keeper) open() (err error) {
 		return k.explain(err)
 	}
 	if k.log = log; log.Lost > 0 {
-		k.c.Log.Warn(fmt.Sprintf("the spool %s: its end was not synced when the last run ended, and is incomplete: %s were cut off", k.path, quantity.BinaryBytes(log.Lost)))
+		k.c.Log.Warn(fmt.Sprintf("the spool %s: its end was not synced when the last run ended, and is incomplete: %s were cut off", k.path, quantity.Bytes(log.Lost)))
 	}
 	return nil
 }

@@ -128,7 +128,7 @@ func (k *Keeper) beginSpool(ctx context.Context, from source.Point, begin beginF
 		return l, err
 	}
 	if left := k.log.End() - k.next; left > 0 {
-		k.c.Log.Info(fmt.Sprintf("%s in %s: written first", quantity.BinaryBytes(left), k.path))
+		k.c.Log.Info(fmt.Sprintf("%s in %s: written first", quantity.Bytes(left), k.path))
 	}
 	if from.Resume, err = k.lastResume(from.Resume); err != nil {
 		return l, k.explain(err)
@@ -258,7 +258,7 @@ func (k *Keeper) Close() error {
 	if k.intake != nil {
 		<-k.intake.done
 		if _, committed, end := k.log.Bounds(); end > committed {
-			k.c.Log.Info(quantity.BinaryBytes(end-committed) + " in the spool: left for the next run")
+			k.c.Log.Info(quantity.Bytes(end-committed) + " in the spool: left for the next run")
 		}
 	}
 	err := k.in.Close()

@@ -71,11 +71,6 @@ type Decoder struct {
 // NewDecoder returns a decoder that reads messages with read.
 func (c *Compiled) NewDecoder(read *paths.Reader) *Decoder { return &Decoder{Compiled: c, read: read} }
 
-// Skips reports whether a line is skipped: it is a null record, or a tombstone and tombstones are not applied.
-func (c *Compiled) Skips(l *feed.Line, tombstones bool) bool {
-	return l.Null || l.Deletes && !tombstones
-}
-
 // Decode makes the message of a line the reader's current value, and classifies it. An error ends the run.
 func (d *Decoder) Decode(l *feed.Line) (m Message, err error) {
 	d.line, d.bytes, d.name = l, d.bytes[:0], d.name[:0]

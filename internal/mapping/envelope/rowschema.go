@@ -97,9 +97,6 @@ func (f *FieldSchema) Cast(textTypes bool) *cast.Cast {
 	return &c
 }
 
-// HasOnlyNulls reports whether the field's values are only null.
-func (f *FieldSchema) HasOnlyNulls() bool { return f.Kind == cast.DefaultType && f.Type == "" }
-
 // Column returns the column that weir makes for the field's values, which as converts. Its type is open if the values
 // decide it.
 func (f *FieldSchema) Column(name string, key bool, as *cast.Cast, textTypes bool) schema.Column {

@@ -124,7 +124,7 @@ func FieldPath(name string) Path {
 
 // String returns the path in its canonical spelling, which [ParsePath] reads.
 func (p Path) String() string {
-	if p.IsEnvelopeVersion() {
+	if p.Base == VersionBase {
 		return p.Text
 	}
 	var b strings.Builder
@@ -173,9 +173,6 @@ func (p Path) Title() string {
 
 // EnvelopeVersion is the path of the version in a message's envelope.
 var EnvelopeVersion = Path{Base: VersionBase, Text: "the envelope's version"}
-
-// IsEnvelopeVersion reports whether a path is [EnvelopeVersion].
-func (p Path) IsEnvelopeVersion() bool { return p.Base == VersionBase }
 
 // MarshalText implements [encoding.TextMarshaler]. All spellings of a path have the same text.
 func (p Path) MarshalText() ([]byte, error) { return []byte(p.String()), nil }

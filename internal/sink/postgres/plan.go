@@ -116,7 +116,7 @@ func (p *part) planRows(assumeNew bool) error {
 // maySeemNew reports whether the table's rows may be assumed to be new. Without a key all are new; the guess is then
 // that no other unique index has one of their values.
 func (p *part) maySeemNew() bool {
-	return p.t.news.seemsNew() || !p.t.Exists || p.b.Table.Appends() && !p.t.news.doubted()
+	return p.t.news.fresh > 0 && !p.t.news.doubted() || !p.t.Exists || p.b.Table.Appends() && !p.t.news.doubted()
 }
 
 // newPlan plans to write rows of a batch.
@@ -275,8 +275,6 @@ type guess struct {
 }
 
 const maxDoubt = 256
-
-func (g *guess) seemsNew() bool { return g.fresh > 0 && !g.doubted() }
 
 func (g *guess) doubted() bool { return g.fresh < g.doubt }
 

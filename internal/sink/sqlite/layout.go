@@ -152,8 +152,6 @@ func (l *layout) selectSQL() string {
 	return "SELECT " + strings.Join(list, ", ") + " FROM " + quote(l.table.Name) + l.where(0)
 }
 
-func (l *layout) deleteSQL() string { return "DELETE FROM " + quote(l.table.Name) + l.where(0) }
-
 // insertSQL returns an INSERT of rows rows; rows must be one if there are no columns.
 func (l *layout) insertSQL(columns []int, rows int) string {
 	if len(columns) == 0 {

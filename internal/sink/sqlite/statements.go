@@ -43,7 +43,7 @@ func (c *conn) prepareStatements(l *layout, exact bool) (s statements, err error
 		if s.sel, err = c.prepare(l.selectSQL()); err != nil {
 			return s, err
 		}
-		if s.del, err = c.prepare(l.deleteSQL()); err != nil {
+		if s.del, err = c.prepare("DELETE FROM " + quote(l.table.Name) + l.where(0)); err != nil {
 			return s, err
 		}
 	}

@@ -148,7 +148,7 @@ func (b *brokers) retry(ctx context.Context, call func() error) error {
 		switch {
 		case errors.Is(err, kerr.IllegalSaslState):
 			return fmt.Errorf("%s: the broker takes no login here: leave --sasl out, or name the port that takes one", b.spec)
-		case isFatal(err) && !b.connections.mayBeReplaced(err) || !wasReached && isMismatch(err) || attempt >= silentTries && !b.answered && errors.As(err, new(*kgo.ErrFirstReadEOF)):
+		case isFatal(err) && !b.connections.mayBeReplaced(err) || !wasReached && errors.As(err, new(*kgo.ErrFirstReadEOF)) || attempt >= silentTries && !b.answered && errors.As(err, new(*kgo.ErrFirstReadEOF)):
 			return err
 		case !wasReached && b.cfg.kafka.SASL != "" && errors.Is(err, io.EOF):
 			return fmt.Errorf("%s: the broker ended the connection at the login: user, password or mechanism may be wrong, or it takes no login there (leave --sasl out)", b.spec)
@@ -286,9 +286,6 @@ func isRefusal(err error) bool {
 	return errors.As(err, new(*tls.CertificateVerificationError)) || errors.As(err, new(x509.UnknownAuthorityError)) || errors.As(err, new(tls.RecordHeaderError)) ||
 		tcp.IsRefusal(err) || errors.Is(err, kerr.SaslAuthenticationFailed) || errors.As(err, new(loginError))
 }
-
-// isMismatch reports that only one side uses TLS or a login.
-func isMismatch(err error) bool { return errors.As(err, new(*kgo.ErrFirstReadEOF)) }
 
 // bare removes the client's prefixes that carry no information from an error.
 func bare(err error) error {

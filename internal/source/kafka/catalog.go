@@ -116,7 +116,7 @@ func (c *catalog) findPartitions(t *kadm.TopicDetail) error {
 	}
 	for _, n := range numbers {
 		if p := (partition{t.Topic, n}); k.Group != "" || slices.Contains(k.Partitions, n) {
-			c.lanes = append(c.lanes, &lane{name: laneName(c.cluster, p), partition: p, id: id})
+			c.lanes = append(c.lanes, &lane{name: fmt.Sprintf("%s://%s/%s/%d", scheme, c.cluster, p.topic, p.number), partition: p, id: id})
 		}
 	}
 	return nil

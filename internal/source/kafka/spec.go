@@ -65,8 +65,3 @@ func ParseSpec(spec string) (s Spec, err error) {
 	}
 	return s, nil
 }
-
-// laneName returns the name of a partition's lane. It contains the cluster's ID, not its brokers.
-func laneName(cluster string, of partition) string {
-	return fmt.Sprintf("%s://%s/%s/%d", scheme, cluster, of.topic, of.number)
-}

@@ -43,10 +43,6 @@ type dialer struct {
 	why    error // why weir dropped the connection
 }
 
-func newDialer(name string, o *source.Options, idle time.Duration) *dialer {
-	return &dialer{name: name, opts: o, idle: idle, dial: tcp.Dialer(dialTimeout).DialContext}
-}
-
 // connect makes a connection and sends the first line, if any.
 func (d *dialer) connect(ctx context.Context) (err error) {
 	network, addr, _ := strings.Cut(d.name, "://")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/source/lines"
+	"github.com/weirsync/weir/internal/tcp"
 )
 
 // Options are the settings specific to connections.
@@ -114,7 +115,7 @@ func newStream(name string, o source.Options, c Options, l *listener) *Stream {
 		return s
 	}
 	s.Stream = lines.NewStream(name, s.produceDialed, s.interrupt)
-	s.dialer = newDialer(name, &s.opts, s.idle)
+	s.dialer = &dialer{name: name, opts: &s.opts, idle: s.idle, dial: tcp.Dialer(dialTimeout).DialContext}
 	s.reader.Init(s.Ctx, name, s.dialer, &s.opts)
 	s.reader.Live = true
 	return s
