@@ -123,7 +123,6 @@ func code(s os.Signal) int {
 	return exitSignal + int(n)
 }
 
-// run runs a command line and returns the exit code.
 func (e *env) run(ctx context.Context, args []string) int {
 	e.line = &statusLine{w: e.stderr}
 	e.log = slog.New(&textHandler{w: e.line, prefix: logPrefix, level: e})
@@ -304,10 +303,8 @@ func (b build) String() string {
 	return fmt.Sprintf("weir %s (commit %s, %s, %s, %s)\n", b.Version, b.Commit, b.Go, b.Platform, b.Database)
 }
 
-// addJSON defines --json.
 func addJSON(f *pflag.FlagSet, value *bool) { f.BoolVar(value, "json", false, "print JSON") }
 
-// printJSON prints what was asked for as one line of JSON.
 func (e *env) printJSON(v any) error { return json.NewEncoder(e.stdout).Encode(v) }
 
 // confirm prints that all is well, unless the user wants to hear of faults only.

@@ -46,7 +46,6 @@ const (
 	someRows    = 3
 )
 
-// add adds a table of the database.
 func (d *dryRun) add(name string) {
 	d.tables = append(d.tables, dryTable{found: d.found[name], table: d.found[name], filled: map[string]bool{}})
 }
@@ -119,7 +118,6 @@ func (t *dryTable) empty() (names []string) {
 	return names
 }
 
-// dryRun reads and folds all sources and prints what would be written.
 func (e *env) dryRun(ctx context.Context, plan *settings.Plan, p *status.Progress, out *printer) (err error) {
 	to := plan.To
 	d := &dryRun{env: e, to: to, found: map[string]schema.Table{}, untaken: map[string]int64{}}
@@ -168,7 +166,6 @@ func (e *env) dryRun(ctx context.Context, plan *settings.Plan, p *status.Progres
 	return nil
 }
 
-// print prints what a run would write.
 func (d *dryRun) print(did *status.Snapshot) {
 	say := func(format string, args ...any) { fmt.Fprintln(d.stdout, printable(fmt.Sprintf(format, args...))) }
 	atMost := ""

@@ -219,7 +219,6 @@ func (o *origin) merge(b *fold.Batch, m *fold.Row, col int, from origin) {
 	*o = from
 }
 
-// remove removes the row because of a message.
 func (x *explainer) remove(from origin) {
 	for i := range x.origins {
 		x.origins[i] = origin{Column: x.origins[i].Column}
@@ -300,7 +299,6 @@ func (x *explainer) tableOf(m *mapping.Mapping) (*mapping.Table, error) {
 	return nil, fmt.Errorf("%s has several tables: --table %s", m.File, strings.Join(names, ", or "))
 }
 
-// print prints the columns that have a value.
 func (x *explainer) print() error {
 	made := slices.DeleteFunc(x.origins, func(o origin) bool { return o.Value == nil || mapping.IsSourceColumn(o.Column) })
 	if x.asJSON {

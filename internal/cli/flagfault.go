@@ -55,7 +55,6 @@ func (e *env) wordsAfter(c *cobra.Command) []string {
 	return words[min(strings.Count(c.CommandPath(), " "), len(words)):]
 }
 
-// similarFlag returns the flag that a mistyped one probably means.
 func similarFlag(c *cobra.Command, err error) string {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {

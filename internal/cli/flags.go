@@ -70,7 +70,6 @@ func (e *env) useFlagGroups(root *cobra.Command) {
 // fileFlags are the flags whose values are paths.
 var fileFlags = []string{"to", "config", "init", "spool", "capture", "metrics-file", "tls-ca", "tls-cert", "tls-key", "html"}
 
-// completeValues registers shell completion for the values of flags.
 func completeValues(c *cobra.Command) {
 	c.Flags().VisitAll(func(fl *pflag.Flag) {
 		words, directive := []string(nil), cobra.ShellCompDirectiveNoFileComp

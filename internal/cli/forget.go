@@ -116,7 +116,6 @@ func (e *env) openWritten(ctx context.Context, sp *settings.Spec, job string, na
 	return w, err
 }
 
-// unknownJob returns the error for a job that is not in a database.
 func unknownJob(st sink.Status, job string) error {
 	var names []string
 	for _, j := range st.Jobs {

@@ -23,7 +23,6 @@ func (e *env) surroundings() *settings.Env {
 	return around
 }
 
-// newSpec returns a spec whose settings are the defaults.
 func (e *env) newSpec() *settings.Spec { return settings.New(e.surroundings()) }
 
 // load sets the settings that no flag has set, from the environment and the config file.

@@ -99,7 +99,6 @@ func (o *printer) close() {
 	o.line.clear()
 }
 
-// status describes the progress.
 func (o *printer) status(s *status.Snapshot) (is statusParts) {
 	is.add(waitsFor(s))
 	if o.stopped() != nil {
@@ -135,7 +134,6 @@ func (o *printer) status(s *status.Snapshot) (is statusParts) {
 	return is
 }
 
-// addFiles adds the progress with files.
 func (s *statusParts) addFiles(f *status.Files) {
 	if f.Number > 1 {
 		s.add(fmt.Sprintf("file %s of %s", quantity.Grouped(min(f.Ended+1, f.Number)), quantity.Grouped(f.Number)))

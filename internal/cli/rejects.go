@@ -109,7 +109,6 @@ type rejectList struct {
 	cut       int64 // printed lines that may be longer than what is kept
 }
 
-// listRejects prints the selected lines.
 func (e *env) listRejects(ctx context.Context, w *written, f *rejectFilter, l *rejectList) error {
 	err := f.each(ctx, w.db, func(k sink.Kept) error { return e.printReject(&k, l) })
 	if l.cut > 0 {
@@ -125,7 +124,6 @@ func (e *env) listRejects(ctx context.Context, w *written, f *rejectFilter, l *r
 	return printRejectCounts(tabwriter.NewWriter(e.stdout, 0, 0, 2, ' ', 0), w.st.Rejects)
 }
 
-// printReject prints a rejected line.
 func (e *env) printReject(k *sink.Kept, l *rejectList) error {
 	if len(k.Text) >= fold.MaxRejectText {
 		l.cut++
@@ -182,7 +180,6 @@ not change: the lines are not read again.`,
 	return c
 }
 
-// dropRejects removes the selected lines.
 func (e *env) dropRejects(ctx context.Context, w *written, f *rejectFilter) (err error) {
 	db, err := w.to.Open(ctx, w.to.Dest, sink.Options{Level: sink.Full, Log: e.log})
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 // manyWrites is how often each row is written from which on a larger buffer is advised.
 const manyWrites = 2
 
-// summarize prints the result of a run.
 func (e *env) summarize(o *settings.Spec, plan *settings.Plan, p *status.Progress, err error) {
 	p.End(err)
 	s := p.Snapshot()

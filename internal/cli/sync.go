@@ -222,7 +222,6 @@ func (r *syncRun) stoppedIn(ctx context.Context, err error) error {
 	return ctx.Err()
 }
 
-// apply runs the job of the plan.
 func (r *syncRun) apply(ctx context.Context, db sink.Sink, claims sink.Claims, retry sink.Retry) error {
 	c := r.plan.Job
 	c.Log, c.Retry = r.log, retry

@@ -136,7 +136,6 @@ func (v *verifier) print(t *verified, format string, args ...any) {
 	}
 }
 
-// compare compares a table with its batch.
 func (v *verifier) compare(ctx context.Context, batches []*fold.Batch, table int) error {
 	t, b := &v.verification.Tables[table], batches[table]
 	switch t.Rows = b.Rows(); {
@@ -198,7 +197,6 @@ func (v *verifier) compareSums(ctx context.Context, t *verified, b *fold.Batch) 
 	return nil
 }
 
-// describe describes a difference.
 func describe(b *fold.Batch, d *sink.Difference) string {
 	key := ""
 	for i, k := range b.Table.Key {
@@ -237,7 +235,6 @@ func (v *verifier) verify(ctx context.Context, sp *settings.Spec, args []string)
 	return v.run(ctx, plan.Job)
 }
 
-// add adds a table to compare.
 func (v *verifier) add(ctx context.Context, name string, key []string) (err error) {
 	var of verified
 	if of.table, err = sink.Table(ctx, v.Inspector.Tables, name, key); err == nil && of.table.Exists {

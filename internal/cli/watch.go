@@ -29,7 +29,6 @@ func newRunLog(ctx context.Context, log *slog.Logger, plan *settings.Plan) *runL
 // shortWait is how long a wait for another session must last to be logged.
 const shortWait = 10 * time.Second
 
-// stalls logs the stalls of a snapshot.
 func (l *runLog) stalls(s *status.Snapshot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -53,7 +52,6 @@ func (l *runLog) stalls(s *status.Snapshot) {
 	}
 }
 
-// watch logs what a snapshot shows.
 func (l *runLog) watch(s *status.Snapshot) {
 	l.stalls(s)
 	l.mu.Lock()

@@ -192,7 +192,6 @@ func (f *Folder) keyHasTypes() bool {
 // Used reports whether the batch or the batch of a parent has rows, so its table is needed.
 func (b *Batch) Used() bool { return b.relations.used || len(b.rows.all) > 0 }
 
-// sealChild sets the batch's parent.
 func (f *Folder) sealChild(b *Batch) {
 	if b.relations.nested = f.nested; f.nested == nil || f.nested.parent < 0 {
 		return

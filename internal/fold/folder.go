@@ -148,7 +148,6 @@ func (f *Folder) TakeIgnored() map[string]int64 {
 	return m
 }
 
-// widen widens weir's columns for the values of the change.
 func (f *Folder) widen(c *Change) {
 	f.eachWidening(c, func(v *feed.Field, col int32) {
 		_ = f.table.Columns[col].Admit(v.Value, v.Kind) // no error: a column that weir made admits everything
@@ -310,7 +309,6 @@ func (f *Folder) check(b *Batch, c *Change) error {
 
 var null = []byte("null")
 
-// reject removes what a rejected change has added to the folder.
 func (f *Folder) reject(err error) error {
 	f.forget(f.now.before)
 	return err

@@ -150,7 +150,6 @@ func (b *Batch) combine(r *Row) {
 	}
 }
 
-// setKey sets the key of a row to the message's.
 func (b *Batch) setKey(r *Row, m *message) {
 	for part, field := range m.keys {
 		have := b.rows.cells.at(&r.cells, int32(b.rules.table.Key[part]), len(b.rules.table.Columns))

@@ -73,7 +73,6 @@ func (o *Options) function(column string) merge.Function {
 	return merge.Last
 }
 
-// setFunction sets the merge function of a column.
 func (o *Options) setFunction(c *schema.Column) {
 	if !c.Key && !c.Generated && c.Stamp == schema.NoStamp {
 		c.Merge = o.function(c.Name)

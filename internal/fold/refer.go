@@ -37,7 +37,6 @@ func (f Folders) splits(s *Set, c *TableChange, at *Place) bool {
 	return r != nil && (r.Deleted || c.Op == Delete && r.referenced)
 }
 
-// refer records each table's references.
 func (f Folders) refer() {
 	for i := range f {
 		for _, r := range f[i].table.Refs {

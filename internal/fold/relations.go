@@ -57,7 +57,6 @@ func (f family) row(table int, n int32) *Row {
 	return f.apart[table][n]
 }
 
-// parent returns the parent of a row.
 func (f family) parent(table int, n int32) *Row {
 	b := f.batches[table]
 	return f.row(b.rules.parent, b.relations.links[n].parent)

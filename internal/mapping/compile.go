@@ -139,7 +139,6 @@ func (c *compiler) fault(at paths.Pos, where, format string, args ...any) {
 	c.faults = append(c.faults, &Fault{File: c.mapping.File, Pos: at, Where: where, Text: fmt.Sprintf(format, args...)})
 }
 
-// keyFault reports a mistake in a key of a table.
 func (c *compiler) keyFault(t *Table, key, format string, args ...any) {
 	c.fault(t.Place(key), c.where(t, key), format, args...)
 }

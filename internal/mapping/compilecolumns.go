@@ -14,7 +14,6 @@ import (
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
-// columns compiles the columns of a table.
 func (c *compiler) columns(t *Table, out *tablePlan, s scope) {
 	out.fields.all = t.Columns == nil
 	for i := range t.Columns {

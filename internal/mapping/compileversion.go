@@ -11,7 +11,6 @@ import (
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
-// options sets the options of a table's fold.
 func (c *compiler) options(t *Table, out *tablePlan, s scope) {
 	o := fold.Options{Rules: t.Rules, Limits: c.plan.limits, Deletes: c.losesRows(out)}
 	o.Key = make([]string, 0, len(out.key)) // nil would mean that the key is unknown

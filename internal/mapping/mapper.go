@@ -62,7 +62,6 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.why.Error() }
 
-// refuse rejects a message because of the table.
 func (t *tablePlan) refuse(err *feed.Error) *refusal { return &refusal{err, t.index} }
 
 // A Mapper maps lines: it decodes the envelope, chooses the tables that the message is for, and builds their rows.

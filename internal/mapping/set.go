@@ -28,7 +28,6 @@ func (p *Plan) SetColumn(table int) string {
 	return ""
 }
 
-// appendSetRow appends the fields of a row to a set.
 func appendSetRow(set []byte, fields []feed.Field, unnumbered [][]byte) []byte {
 	set = append(set, '[')
 	for i, f := range fields {

@@ -30,7 +30,6 @@ const (
 // to write them.
 const rejectShare = 4
 
-// mostBytes is how much memory a set may fill.
 func (b *setBuilder) mostBytes() int64 { return b.cfg.Buffer / 2 }
 
 // isFull reports whether the current set has no room left. A set may exceed its limits by one line.

@@ -50,7 +50,6 @@ func (f *flusher) write(ctx context.Context) error {
 	}
 }
 
-// writeSet writes a set.
 func (f *flusher) writeSet(ctx context.Context, s *set) error {
 	if s.isEmpty() && !s.rebuild { // it carries only resume values or ended lanes
 		if err := errors.Join(f.resume(s), f.release(ctx, s.ended)); err != nil {
@@ -117,7 +116,6 @@ func (f *flusher) flushed(s *fold.Set, res *sink.Result, took time.Duration) sta
 	return done
 }
 
-// flushOf returns the flush that writes a set.
 func (f *flusher) flushOf(s *set) *sink.Flush {
 	flush := &sink.Flush{Batches: s.Batches, Rejects: s.Rejects, Job: f.cfg.Job, Run: f.id, Lanes: make([]sink.Lane, len(s.lanes)), KeepRejects: f.cfg.Rejects.To == KeepRejects,
 		Rebuild: s.rebuild, Tombstones: f.cfg.Tombstones, Sent: f.p.Sent}
@@ -162,7 +160,6 @@ func (f *flusher) laneOf(l *setLane, refused int64) sink.Lane {
 	return out
 }
 
-// committed records a committed flush.
 func (f *flusher) committed(ctx context.Context, s *set, res *sink.Result) error {
 	f.history.hasWritten = true
 	for i := range res.Refused {

@@ -47,7 +47,6 @@ func newHousekeeper(ctx context.Context, c *Config, db sink.Sink, p *status.Prog
 	return h, nil
 }
 
-// run executes the tasks that are due.
 func (h *housekeeper) run() {
 	for i := range h.tasks {
 		if t := &h.tasks[i]; !t.due.After(time.Now()) {

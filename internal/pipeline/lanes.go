@@ -251,7 +251,6 @@ func kindOf(t source.Type, follow bool) status.Kind {
 	return status.File
 }
 
-// logStart logs where a source continues.
 func (o *opener) logStart(l *lane) {
 	switch from := &l.from; {
 	case from.mark.Feed.Resume != "":

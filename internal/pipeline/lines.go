@@ -13,7 +13,6 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// foldBlock folds the lines of a block.
 func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	l, r := e.lane, &e.lane.reading
 	if e.Restart {
@@ -63,7 +62,6 @@ func (rd *reader) oversize(e *event) (at int, err error) {
 	return len(e.Data), v.err
 }
 
-// count returns the number of lines in a block.
 func (e *event) count() int64 {
 	if e.Oversize > 0 {
 		return 1
@@ -79,7 +77,6 @@ func (e *event) size(at int) int64 {
 	return int64(at)
 }
 
-// advance counts a line.
 func (r *laneReading) advance() {
 	r.read++
 	r.line++
@@ -253,7 +250,6 @@ func (rd *reader) placeOf(m *message) fold.Place {
 	return place
 }
 
-// foldOnce folds or rejects a message.
 func (rd *reader) foldOnce(m *message) verdict {
 	e, line := m.of, m.Line
 	l, place := e.lane, rd.placeOf(m)
@@ -307,13 +303,11 @@ func (rd *reader) warnEnvelope(l *lane, message []byte, line int64) {
 	}
 }
 
-// countMessage counts a line of a lane as a message.
 func (rd *reader) countMessage(l *lane) {
 	l.reading.folded++
 	rd.builder.addLane(l)
 }
 
-// reject handles a line that cannot be folded.
 func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *feed.Error) verdict {
 	if rd.cfg.Feed.resumes(l.kind) && l.reading.feed.seen(line) {
 		return verdict{} // counted when it came first

@@ -32,7 +32,6 @@ type feedMark struct {
 	Before   string `json:"before,omitempty"`
 }
 
-// positionOf returns the position in a checkpoint.
 func positionOf(cp sink.Checkpoint) (p position, err error) {
 	if cp.Mark == "" {
 		return p, nil

@@ -189,12 +189,10 @@ func newRun(c *Config, db sink.Sink, claims sink.Claims, p *status.Progress) *ru
 	return r
 }
 
-// readTables reads tables of the database.
 func (r *run) readTables(ctx context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
 	return r.cfg.Retry.Tables(r.db.Tables)(ctx, wanted...)
 }
 
-// readCheckpoints reads the checkpoints of lanes.
 func (r *run) readCheckpoints(ctx context.Context, lanes []string) ([]sink.Checkpoint, error) {
 	return sink.Retried(ctx, r.cfg.Retry, func() ([]sink.Checkpoint, error) { return r.claims.Checkpoints(ctx, lanes...) })
 }

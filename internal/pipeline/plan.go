@@ -32,7 +32,6 @@ func (c *Config) Map(m, whole *mapping.Mapping, limits schema.Limits) (err error
 // IsPlain reports whether each line is a row of the only table.
 func (c *Config) IsPlain() bool { return c.plan.IsPlain() }
 
-// tableOf returns a table of a plan.
 func tableOf(p *mapping.Plan, i int) Table {
 	t := p.Table(i)
 	return Table{Table: t, Name: p.TableName(i), Key: p.StoredKey(i), Fold: p.Options(i)}

@@ -145,7 +145,6 @@ func scanned(e *event) *event {
 	return e
 }
 
-// handle handles an event.
 func (rd *reader) handle(flushing context.Context, e *event) error {
 	if !rd.builder.hasRoomFor(e.lane) {
 		if err := rd.builder.handOver(flushing); err != nil {
@@ -168,7 +167,6 @@ func (rd *reader) handle(flushing context.Context, e *event) error {
 	return rd.builder.handOver(flushing)
 }
 
-// beginLane begins to read an opened lane.
 func (rd *reader) beginLane(flushing context.Context, l *lane) error {
 	rd.builder.open[l] = true
 	l.reading = laneReading{pos: l.first, line: l.first.line, tally: tally{rejected: l.cp.Rejected}}

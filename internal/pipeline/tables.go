@@ -67,7 +67,6 @@ func (r *run) newTables(h *history, before *tables, have []schema.Table) (f *tab
 	return f, f.folders.Nest(f.cfg.plan)
 }
 
-// newFolder returns the folder of a table.
 func (f *tables) newFolder(fitted *schema.Table, o fold.Options) *fold.Folder {
 	fitted.HasConstraints = fitted.HasConstraints || f.constrained
 	return fold.NewFolder(f.names, *fitted, o)

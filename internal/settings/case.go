@@ -38,7 +38,6 @@ func (r *reader) want(n *yaml.Node, where string) (tables []WantTable) {
 	return tables
 }
 
-// cases reads tests.
 func (r *reader) cases(n *yaml.Node, where string) (cases []Case) {
 	for _, item := range r.items(n, where, "tests") {
 		c := Case{Pos: pos(item)}

@@ -44,7 +44,6 @@ func (b *builder) withPreset(sources []string) Feed {
 	return f
 }
 
-// feed builds the job's feed settings.
 func (b *builder) feed(o *Feed) pipeline.Feed {
 	match := func(name, text string) (m pipeline.Match) {
 		if text != "" {

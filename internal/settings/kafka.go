@@ -118,7 +118,6 @@ func (b *builder) checkKafka(sources []string) {
 	b.faultIf(b.Table.DryRun && !k.UntilEnd, "dry-run", "--dry-run needs --until-end: a topic has no end")
 }
 
-// kafka builds the options of a Kafka source.
 func (b *builder) kafka() (k kafka.Options) {
 	o := &b.Kafka
 	k = kafka.Options{UntilEnd: o.UntilEnd, Uncommitted: o.Isolation == uncommittedIsolation, SASL: o.SASL,

@@ -153,7 +153,6 @@ func (s *Spec) plan(args []string) (*Plan, error) {
 	return p, nil
 }
 
-// destination sets the database of the plan.
 func (b *builder) destination() {
 	to := &b.plan.To
 	if to.Driver = b.env.Drivers[0]; b.env.FileOnly && b.Table.To == "" {

@@ -76,7 +76,6 @@ func object(properties form) form {
 	return form{"type": "object", "properties": properties, "additionalProperties": false}
 }
 
-// required requires a map to have keys.
 func required(f form, names ...string) form {
 	f["minProperties"] = max(len(names), 1)
 	if names != nil {

@@ -60,7 +60,6 @@ func (s *Setting) Set(text string) error {
 	return nil
 }
 
-// parse sets the setting to a text.
 func (s *Setting) parse(text string) {
 	if err := s.Value.Set(text); err != nil {
 		s.faults = append(s.faults, unjoined(err)...)
@@ -152,7 +151,6 @@ func (s *Spec) Setting(name string) *Setting {
 	return nil
 }
 
-// origin returns where the value of a setting came from.
 func (s *Spec) origin(one *Setting) string {
 	switch one.from {
 	case byFlag:

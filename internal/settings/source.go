@@ -13,7 +13,6 @@ import (
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
-// columns reads the columns of a table.
 func (r *reader) columns(n *yaml.Node, where string) (columns []mapping.Column) {
 	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
 		r.fault(pos(n), where, "no column is named: leave columns out to take all fields")

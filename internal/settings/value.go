@@ -60,7 +60,6 @@ func (v *Value) Set(text string) error {
 // isList reports whether a value is a list of values that have texts.
 func isList(t reflect.Type) bool { return t.Kind() == reflect.Slice && !isLeaf(t) }
 
-// items returns the items of a list in a text.
 func (f *field) items(text string) ([]string, error) {
 	switch {
 	case f.commas && text == f.none:

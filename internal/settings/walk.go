@@ -94,7 +94,6 @@ func (f *field) description() string {
 	return f.help
 }
 
-// names returns the names of fields.
 func names(fields []field) []string {
 	all := make([]string, len(fields))
 	for i := range fields {
@@ -139,7 +138,6 @@ func codecFor[T any](form form, read func(r *reader, n *yaml.Node, where string)
 	}}
 }
 
-// codecOf returns the codec for the type of a field.
 func codecOf(f *field, t reflect.Type) codec {
 	switch t {
 	case reflect.TypeFor[paths.When]():

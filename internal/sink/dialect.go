@@ -227,7 +227,6 @@ func ofRun(source string) string {
 	return fmt.Sprintf("substr(%s, 1, %d) = '%s'", source, len(RunPrefix), RunPrefix)
 }
 
-// texts returns a list of string literals.
 func (d Dialect) texts(texts []string) string {
 	all := make([]string, len(texts))
 	for i, text := range texts {

@@ -157,7 +157,6 @@ func (s *search) write(piece []fold.Message) (refused *Refusal, err error) {
 	return nil, err
 }
 
-// reject rejects a message.
 func (s *search) reject(m fold.Message, why *Refusal) {
 	table, detail := why.Table, why.Error()
 	switch {

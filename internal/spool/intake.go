@@ -32,7 +32,6 @@ type aside struct {
 	err   error // of the last one
 }
 
-// fill reads the source until it ends.
 func (w *intake) fill() {
 	defer close(w.done)
 	w.setAside(aside{err: w.run()})

@@ -231,7 +231,6 @@ func (k *Keeper) read(ctx context.Context) (none source.Event, err error) {
 	}
 }
 
-// readLines reads a block from disk.
 func (k *Keeper) readLines(to int64) (e source.Event, err error) {
 	at := k.next
 	b, err := k.c.Pool.Fill(func(p []byte) (int, error) { return k.log.Read(p, at, to) })

@@ -132,7 +132,6 @@ func (l *Log) Reset(m Meta, at int64) error {
 	return writeFile(l.fs, metaName, func(w io.Writer) error { return json.NewEncoder(w).Encode(m) })
 }
 
-// readMeta reads what the last Reset recorded.
 func (l *Log) readMeta() error {
 	f, err := l.fs.Open(metaName)
 	if err != nil {

@@ -68,7 +68,6 @@ func (p *Progress) Note(kind NoteKind, name string, n int64) (first bool) {
 	return counts[name] == n
 }
 
-// clone copies the counts.
 func (n Notes) clone() Notes {
 	all := Notes{}
 	for kind, counts := range n {

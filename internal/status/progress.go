@@ -143,7 +143,6 @@ func (p *Progress) Executed(ok bool) {
 	}
 }
 
-// count counts one more.
 func (p *Progress) count(n *int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -104,7 +104,6 @@ type member struct {
 	patches []byte // a sequence that is applied to the value
 }
 
-// apply applies a patch sequence.
 func (o *object) apply(patches []byte) {
 	eachMember(patches, func(name, value []byte) {
 		at := o.find(name)
@@ -157,7 +156,6 @@ func (o *object) find(name []byte) int {
 	return -1
 }
 
-// push appends a member and returns its index.
 func (o *object) push(m member) int {
 	o.members = append(o.members, m)
 	switch {
@@ -182,7 +180,6 @@ func appendName(dst, name []byte) []byte {
 	return append(append(append(dst, '"'), name...), '"', ':')
 }
 
-// readObject reads an object.
 func readObject(json []byte) (o object) {
 	eachMember(json, func(name, value []byte) {
 		if at := o.find(name); at < 0 {
@@ -194,7 +191,6 @@ func readObject(json []byte) (o object) {
 	return o
 }
 
-// eachMember calls each with the members of an object.
 func eachMember(json []byte, each func(name, value []byte)) {
 	w := feed.Walk(json)
 	w.Next() // the object itself

@@ -140,7 +140,6 @@ func (n number) append(dst []byte) []byte {
 	return append(dst, n.digits[max(0, whole):]...)
 }
 
-// add returns the sum of two numbers.
 func (n number) add(m number) number {
 	fraction := max(n.fraction, m.fraction)
 	n.pad(fraction)

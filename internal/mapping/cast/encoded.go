@@ -69,7 +69,6 @@ func scaled(object []byte) (v *feed.Field, scale int, ok bool) {
 	return &value, scale, err == nil && -schema.MaxWhole <= scale && scale <= schema.MaxFraction && value.Kind == feed.String
 }
 
-// readArray converts an array element by element.
 func (r *Reader) readArray(v *feed.Field, c *Cast) (feed.Field, string) {
 	if v.Kind != feed.JSON || v.Value[0] != '[' {
 		return *v, "it is not an array"

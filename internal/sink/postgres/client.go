@@ -274,7 +274,6 @@ func (c *client) where() string {
 	return fmt.Sprintf("%s:%d/%s", c.config.Host, c.config.Port, c.config.Database)
 }
 
-// drop abandons the connection.
 func (c *client) drop() {
 	if c.conn == nil {
 		return
@@ -283,7 +282,6 @@ func (c *client) drop() {
 	c.conn, c.open = nil, false
 }
 
-// close ends the connection.
 func (c *client) close(ctx context.Context) {
 	if c.conn != nil {
 		_ = c.conn.Close(ctx)

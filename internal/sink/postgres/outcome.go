@@ -130,7 +130,6 @@ func (a *attempt) committed(r []result) error {
 	return nil
 }
 
-// committed records the table's state after the flush.
 func (p *part) committed() {
 	if job := storable(p.a.f.Job); !slices.Contains(p.after.Writers, job) {
 		p.after.Writers = append(slices.Clip(p.after.Writers), job)
@@ -141,7 +140,6 @@ func (p *part) committed() {
 	}
 }
 
-// undo rolls back a failed attempt.
 func (a *attempt) undo(ctx context.Context) error {
 	for _, p := range a.parts {
 		p.t.stage.used = p.t.stage.types != nil // its rows are rolled back, but still occupy space

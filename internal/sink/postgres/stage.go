@@ -27,7 +27,6 @@ type stage struct {
 // state.
 const maxStaged = 1600 - 6
 
-// stageName returns the name of a table's staging table.
 func (t *table) stageName() string { return fmt.Sprintf("%sweir_stage_%d", tempSchema, t.n) }
 
 const tempSchema = "pg_temp."
@@ -66,7 +65,6 @@ func (s *shape) readyStage(old stage, pooled bool) (all []string, now stage) {
 	return all, now
 }
 
-// create returns the statement that creates the table.
 func (s *stage) create(name string, pooled bool) string {
 	columns := []string{`n integer, op "char", marks varbit, fill integer, key bytea, state bytea`}
 	for _, name := range slices.SortedFunc(maps.Keys(s.types), func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }) {

@@ -45,7 +45,6 @@ type column struct {
 // tableName matches NAME and SCHEMA.NAME, each part optionally in double quotes.
 var tableName = regexp.MustCompile(`^(?:("(?:[^"]|"")+"|[^".][^.]*)\.)?("(?:[^"]|"")+"|[^".][^.]*)$`)
 
-// splitName parses a table name.
 func splitName(name string) (schemaName, table string, err error) {
 	parts := tableName.FindStringSubmatch(name)
 	if parts == nil || strings.IndexByte(name, 0) >= 0 {

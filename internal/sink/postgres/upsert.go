@@ -166,7 +166,6 @@ type assignment struct {
 	value string
 }
 
-// setList returns a SET list.
 func (s *shape) setList(set []assignment) string {
 	all := make([]string, len(set))
 	for i, a := range set {

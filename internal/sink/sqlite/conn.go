@@ -281,7 +281,6 @@ func (c *conn) undoOnError(f func() error) error {
 	return err
 }
 
-// exec runs one statement to its end.
 func (c *conn) exec(sql string, args ...value) error {
 	return c.query(sql, func(*stmt) error { return nil }, args...)
 }

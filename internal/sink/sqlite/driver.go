@@ -34,7 +34,6 @@ var Driver = sink.Driver{
 	},
 }
 
-// inspect opens a database for reading.
 func inspect(ctx context.Context, path string, o sink.Options) (*DB, error) {
 	switch _, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):

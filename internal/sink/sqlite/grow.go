@@ -103,7 +103,6 @@ func (t *table) isAltered(now *table) bool {
 	return false
 }
 
-// create creates the table.
 func (d *DB) create(ctx context.Context, want *schema.Table, key []string, parents []*table) (*table, error) {
 	if err := sink.MayCreate(want); err != nil {
 		return nil, err

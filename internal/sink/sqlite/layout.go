@@ -64,7 +64,6 @@ func (l *layout) read(vals []value, r *fold.Row) {
 	}
 }
 
-// readKey converts a row's key.
 func (l *layout) readKey(vals []value, r *fold.Row) {
 	for _, k := range l.b.Table.Key {
 		l.readColumn(&vals[k], r, k)
@@ -78,7 +77,6 @@ func (l *layout) readColumn(v *value, r *fold.Row, i int) {
 	}
 }
 
-// stamp sets a row's stamps.
 func (l *layout) stamp(vals []value) {
 	for _, i := range l.stamps {
 		vals[i] = l.now
@@ -210,7 +208,6 @@ func (l *layout) withoutKey(columns []int) []int {
 	return slices.DeleteFunc(slices.Clone(columns), func(i int) bool { return l.b.Table.Columns[i].Key })
 }
 
-// list returns a list of columns in SQL.
 func (l *layout) list(columns []int) string {
 	names := make([]string, len(columns))
 	for n, i := range columns {

@@ -123,7 +123,6 @@ func (d *DB) Close() error {
 	return err
 }
 
-// literal returns a string literal.
 func literal(s string) string {
 	if strings.IndexByte(s, 0) >= 0 {
 		return fmt.Sprintf("CAST(x'%x' AS TEXT)", s)

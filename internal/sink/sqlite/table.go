@@ -47,7 +47,6 @@ func (d *DB) lastRead(b *fold.Batch) *table {
 	return &table{Table: schema.Table{Name: b.Table.Name}, key: b.Table.KeyColumns(), version: unread}
 }
 
-// readTable reads a table from the schema.
 func (d *DB) readTable(ctx context.Context, name string, key []string) (*table, error) {
 	t := &table{Table: schema.Table{Name: name}, key: key, stuck: map[string]string{}}
 	if was := d.tables[lower(name)]; was != nil {

@@ -37,7 +37,6 @@ func (c *catalog) fetchBytes() int32 {
 	return int32(min(max(c.cfg.common.Buffer/bufferShare/int64(max(c.nodes, 1)), minFetchBytes), maxFetchBytes))
 }
 
-// lanesOf returns the partitions' lanes, in order.
 func (c *catalog) lanesOf(of map[string][]int32) (lanes []*lane) {
 	for _, l := range c.lanes {
 		if slices.Contains(of[l.topic], l.number) {
@@ -47,7 +46,6 @@ func (c *catalog) lanesOf(of map[string][]int32) (lanes []*lane) {
 	return lanes
 }
 
-// find finds the partitions to read, and their bounds.
 func (c *catalog) find(ctx context.Context) error {
 	if err := c.findLanes(ctx); err != nil {
 		return err
@@ -74,7 +72,6 @@ func (c *catalog) find(ctx context.Context) error {
 	return c.findCompacted(ctx)
 }
 
-// findLanes finds the partitions to read.
 func (c *catalog) findLanes(ctx context.Context) error {
 	pattern := c.cfg.spec.Pattern
 	meta, err := c.admin.Metadata(ctx, c.cfg.spec.Topics...)
@@ -102,7 +99,6 @@ func (c *catalog) findLanes(ctx context.Context) error {
 	return nil
 }
 
-// findPartitions adds the lanes of a topic.
 func (c *catalog) findPartitions(t *kadm.TopicDetail) error {
 	id := ""
 	if t.ID != (kadm.TopicID{}) {
@@ -143,7 +139,6 @@ func (c *catalog) findCompacted(ctx context.Context) error {
 	return nil
 }
 
-// topicsOf returns the topics of sorted lanes.
 func topicsOf(lanes []*lane) (topics []string) {
 	for _, l := range lanes {
 		topics = append(topics, l.topic)
@@ -161,7 +156,6 @@ func (c *catalog) listEnds(ctx context.Context, topics []string) (kadm.ListedOff
 	return ends, errors.Join(err, ends.Error())
 }
 
-// findBounds reads the lanes' current first and end offsets.
 func (c *catalog) findBounds(ctx context.Context, lanes ...*lane) error {
 	topics := topicsOf(lanes)
 	starts, err := c.admin.ListStartOffsets(ctx, topics...)

@@ -46,7 +46,6 @@ func (s *Source) unreadable() *lane {
 	return nil
 }
 
-// damaged returns the error for a lane whose next batch cannot be read.
 func (s *Source) damaged(ctx context.Context, l *lane) error {
 	var next int64
 	why := l.damage

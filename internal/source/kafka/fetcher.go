@@ -22,7 +22,6 @@ type fetched struct {
 	records []*kgo.Record
 }
 
-// offsets returns the offsets from which the lanes are fetched.
 func (s *Source) offsets() map[string]map[int32]kgo.Offset {
 	from := map[string]map[int32]kgo.Offset{}
 	for p, l := range s.reading {
@@ -34,7 +33,6 @@ func (s *Source) offsets() map[string]map[int32]kgo.Offset {
 	return from
 }
 
-// remove drops a lane and what was fetched from it.
 func (s *Source) remove(l *lane) {
 	delete(s.reading, l.partition)
 	s.pending = slices.DeleteFunc(s.pending, func(some fetched) bool { return some.lane == l })

@@ -230,7 +230,6 @@ func (s *Source) answer(ctx context.Context) (some bool, err error) {
 	return false, err
 }
 
-// handle handles a call.
 func (s *Source) handle(c *call) error {
 	switch {
 	case c.err != nil:
@@ -285,14 +284,12 @@ func (s *Source) take() source.Event {
 	return source.Event{Lane: l.name, Block: b}
 }
 
-// opened returns the event that offers a lane.
 func (s *Source) opened(l *lane) source.Event {
 	return source.Event{Kind: source.Opened, Lane: l.name, Begin: func(ctx context.Context, from source.Point) (source.Lane, error) {
 		return s.begin(ctx, l, from)
 	}}
 }
 
-// begin starts reading a lane from a point.
 func (s *Source) begin(ctx context.Context, l *lane, from source.Point) (none source.Lane, err error) {
 	at, err := readCursor(from.Cursor, l)
 	if err != nil {

@@ -71,7 +71,6 @@ func (c cursor) offset() kgo.Offset {
 	return at
 }
 
-// readCursor decodes a lane's cursor.
 func readCursor(c source.Cursor, l *lane) (at cursor, err error) {
 	if c == "" {
 		return cursor{Epoch: -1, Topic: l.id}, nil

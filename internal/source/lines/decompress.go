@@ -164,7 +164,6 @@ func (m *members) next() (err error) {
 	return err
 }
 
-// openGzip returns a function that opens the next member of a gzip file.
 func openGzip(br *bufio.Reader) func() (io.Reader, error) {
 	z := new(gzip.Reader)
 	return func() (io.Reader, error) {

@@ -151,7 +151,6 @@ type fatalError struct{ error }
 
 func (e *fatalError) Unwrap() error { return e.error }
 
-// isFatal reports whether reconnecting is useless.
 func isFatal(err error) bool {
 	var fatal *fatalError
 	return errors.As(err, &fatal) || errors.As(err, new(*lines.ForeignError))
@@ -162,7 +161,6 @@ func isUnknownHost(err error) bool {
 	return errors.As(err, &dns) && dns.IsNotFound
 }
 
-// produceDialed produces the blocks of one connection after the other.
 func (s *Stream) produceDialed() error {
 	disconnectedSince := time.Now() // moved forward by the time spent connected
 	waits, attempt := backoff.Backoff{Min: minRedial, Max: maxRedial}, 0
@@ -245,7 +243,6 @@ func (s *Stream) askWhereToResume() {
 	}
 }
 
-// restart starts reading a new connection.
 func (s *Stream) restart() error {
 	s.reader.Raw.Err = nil
 	s.reader.Clean = isClean(s.dialer.conn)
@@ -257,7 +254,6 @@ func (s *Stream) restart() error {
 	return nil
 }
 
-// deliver produces the blocks of a connection, until it ends.
 func (s *Stream) deliver() error {
 	return s.reader.Each(func(b *source.Block) error {
 		b.Conn = s.dialer.conns

@@ -107,7 +107,6 @@ func (l *listener) add(c net.Conn) error {
 	return nil
 }
 
-// remove closes a connection.
 func (l *listener) remove(c net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,7 +239,6 @@ func (c *senderConn) room(ctx context.Context, length int) error {
 	return nil
 }
 
-// giveBack returns the permits.
 func (c *senderConn) giveBack() {
 	if c.held > 0 {
 		_ = c.SetReadDeadline(time.Time{})
@@ -268,7 +266,6 @@ func (s *Stream) secured(c net.Conn) (net.Conn, error) {
 	return over, nil
 }
 
-// sender produces the blocks of one connection.
 func (s *Stream) sender(c net.Conn) error {
 	_ = c.SetReadDeadline(time.Now().Add(firstLineTimeout))
 	over, err := s.secured(c)

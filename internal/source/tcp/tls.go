@@ -59,7 +59,6 @@ func isNetwork(err error) bool {
 		errors.Is(err, net.ErrClosed) || errors.Is(err, context.Canceled)
 }
 
-// hint returns advice for a rejected connection.
 func hint(err error) string {
 	var header tls.RecordHeaderError
 	switch {

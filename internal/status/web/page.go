@@ -22,8 +22,7 @@ var files embed.FS
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"grouped": quantity.Grouped, "count": quantity.Count, "rate": quantity.Figure, "span": span, "zero": zero, "seconds": quantity.Seconds,
 	"percent": percent, "number": number, "unit": unit, "name": name, "place": place, "folder": folder,
-	"bytes":  func(n int64) string { return strings.ReplaceAll(quantity.Bytes(n), " ", noBreak) },
-	"memory": func(n int64) string { return strings.ReplaceAll(quantity.Bytes(n), " ", noBreak) },
+	"bytes": func(n int64) string { return strings.ReplaceAll(quantity.Bytes(n), " ", noBreak) },
 }).ParseFS(files, "page.html"))
 
 // place returns where a line is in its source.
