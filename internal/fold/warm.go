@@ -36,7 +36,10 @@ func (f *Folder) Warm(b *Batch, lines []feed.Line, at int) {
 	sum := 0
 	for _, r := range rows {
 		if r != nil && len(r.cells) > 0 {
-			sum += int(r.Key[0]) + int(r.cells[0]) + int(r.cells[len(r.cells)-1])
+			sum += int(r.cells[0]) + int(r.cells[len(r.cells)-1])
+		}
+		if r != nil && len(r.Key) > 0 { // an empty text is a key too
+			sum += int(r.Key[0])
 		}
 	}
 	for i, r := range rows {
