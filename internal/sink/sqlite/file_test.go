@@ -251,11 +251,11 @@ func TestOpen_RefusedFiles(t *testing.T) {
 	}
 }
 
-// TestOpen_LinkToAFileThatIsMissing: the file is created where the link points, and its lock is there, for both names.
-func TestOpen_LinkToAFileThatIsMissing(t *testing.T) {
+// TestOpen_Link: a lock is next to the file to which links lead, for all its names.
+func TestOpen_Link(t *testing.T) {
 	dir := t.TempDir()
 	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "a/b"), 0o700), os.Mkdir(filepath.Join(dir, "c"), 0o700), os.Symlink("a/b", filepath.Join(dir, "folder")),
-		os.Symlink("../../c/next.db", filepath.Join(dir, "a/b/link.db")), os.Symlink("t.db", filepath.Join(dir, "c/next.db"))); err != nil {
+		os.Symlink("../../c/next.db", filepath.Join(dir, "a/b/link.db")), os.Symlink("t.db", filepath.Join(dir, "c/next.db")), os.WriteFile(filepath.Join(dir, "c/t.db"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	first := open(t, filepath.Join(dir, "folder/link.db"), sqlite.Options{})
