@@ -23,7 +23,7 @@ func CheckFormat(answer [][][]byte, where string) error {
 	}
 	if found := Number(answer[0][0]); found != Format {
 		return fmt.Errorf("weir's tables in %s were made by another version of weir (format %d, this version knows %d): "+
-			"use that version, or drop the tables whose names begin with weir_, and sync again with --restart reread", where, found, Format)
+			"use that version, or sync into another database", where, found, Format)
 	}
 	return nil
 }

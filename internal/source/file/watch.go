@@ -83,6 +83,9 @@ func (w *watch) Next(ctx context.Context) (source.Event, error) {
 				if err := w.close(w.lanes[e.Lane]); e.Err == nil {
 					e.Err = err
 				}
+				if e.Err == nil && w.isStopped() {
+					continue // the lane was left, not read to its end
+				}
 			}
 			return e, nil
 		case <-w.poll.C:
