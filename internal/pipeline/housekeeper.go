@@ -30,6 +30,9 @@ type task struct {
 	due time.Time
 }
 
+// housekeeperTick is how often tasks are looked at. One that is due sooner than in half of it is executed.
+const housekeeperTick = time.Second
+
 // newHousekeeper returns the housekeeper of a run that begins now.
 func newHousekeeper(ctx context.Context, c *Config, db sink.Sink, p *status.Progress) (*housekeeper, error) {
 	h := &housekeeper{ctx: ctx, p: p, log: c.Log}
@@ -43,13 +46,13 @@ func newHousekeeper(ctx context.Context, c *Config, db sink.Sink, p *status.Prog
 	for _, e := range c.Every {
 		h.tasks = append(h.tasks, task{e, time.Now().Add(e.Period)})
 	}
-	h.tick = time.Tick(time.Second)
+	h.tick = time.Tick(housekeeperTick)
 	return h, nil
 }
 
 func (h *housekeeper) run() {
 	for i := range h.tasks {
-		if t := &h.tasks[i]; !t.due.After(time.Now()) {
+		if t := &h.tasks[i]; time.Until(t.due) < housekeeperTick/2 {
 			h.execute(t)
 			t.due = time.Now().Add(t.Period)
 		}

@@ -185,10 +185,11 @@ const (
 )
 
 // fence adds statements that lock the lanes' checkpoints until the flush ends, and check that they are at the flush's
-// start. To avoid deadlocks, flushes lock shared lanes in the order of their names: first the new lanes, which get a
-// checkpoint at 0, then all.
+// start. [Claims] wait for the lock that all flushes of the job share. To avoid deadlocks, flushes lock shared lanes in
+// the order of their names: first the new lanes, which get a checkpoint at 0, then all.
 func (a *attempt) fence() {
 	d, s := a.d, a.script
+	s.add("SELECT pg_advisory_xact_lock_shared(%d)", d.flushLock(a.f.Job))
 	var begun []sink.Lane
 	stand := make([]string, len(a.f.Lanes))
 	for i := range a.f.Lanes {

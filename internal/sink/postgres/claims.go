@@ -26,6 +26,7 @@ type Claims struct {
 	mu sync.Mutex
 	*client
 	claimed map[lock]bool // claimed locks, and whether this session holds them
+	waited  bool          // for the last flush of a previous run
 }
 
 // A lock is a lane's lock, or, without a lane, the job's, which all runs with lanes share.
@@ -51,6 +52,7 @@ func OpenClaims(_ context.Context, dsn, job string, o sink.Options) (sink.Claims
 const (
 	busyTries     = 5
 	busyWait      = 100 * time.Millisecond
+	flushWait     = "'5s'" // limit of the wait for the last flush of a previous run
 	unlockTimeout = 2 * time.Second
 )
 
@@ -72,7 +74,15 @@ func (c *Claims) TakeJob(ctx context.Context) error {
 // take takes locks, and reads the lanes' checkpoints. It retries while one is busy.
 func (c *Claims) take(ctx context.Context, locks []lock, lanes []string) (all []sink.Checkpoint, err error) {
 	for n := 0; ; n++ {
-		err = c.session(ctx, func() (err error) { all, err = c.lock(ctx, locks, lanes); return err })
+		err = c.session(ctx, func() (err error) {
+			if !c.waited && len(lanes) > 0 {
+				if err := c.waitForFlushes(ctx, locks); err != nil {
+					return err
+				}
+			}
+			all, err = c.lock(ctx, locks, lanes)
+			return err
+		})
 		if n == busyTries || !errors.As(err, new(sink.BusyError)) {
 			return all, err
 		}
@@ -160,6 +170,27 @@ func (c *Claims) locksSQL(function string, locks []lock) string {
 	return fmt.Sprintf("SELECT CASE WHEN shared THEN %s_shared(n) ELSE %[1]s(n) END FROM unnest('{%s}'::bigint[], '{%s}'::boolean[]) l (n, shared)",
 		function, strings.Join(numbers, ","), strings.Join(shared, ","))
 }
+
+// waitForFlushes takes the locks and waits, for at most flushWait, until the job's flushes in progress have ended. A run
+// that was killed releases its locks at once, but its last flush may still be in progress: the fence would end this run,
+// and lines of stdin or of senders would be lost.
+func (c *Claims) waitForFlushes(ctx context.Context, locks []lock) error {
+	if _, err := c.lock(ctx, locks, nil); err != nil {
+		return err
+	}
+	_, err := c.query(ctx, "BEGIN", "SET LOCAL lock_timeout = "+flushWait, fmt.Sprintf("SELECT pg_advisory_xact_lock(%d)", c.flushLock(c.Job)), "COMMIT")
+	if e := pgError(err); e != nil && e.Code == lockNotAvailable { // the fence decides
+		err = c.rollback(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	c.waited = true
+	return c.askReady(ctx) // a flush may have created weir's tables
+}
+
+// flushLock returns the number of the advisory lock that all flushes of a job share.
+func (c *client) flushLock(job string) int64 { return lockNumber("flushes", c.schema, job) }
 
 // Drop implements [sink.Claims].
 func (c *Claims) Drop(ctx context.Context, lanes ...string) error {

@@ -292,3 +292,20 @@ func TestTakeOver_StoppedInTransaction(t *testing.T) {
 	}
 	sinktest.Expect(t, db, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'weir/job' AND state = 'idle in transaction' AND datname = current_database()", "0")
 }
+
+// TestClaims_WaitForTheLastFlush: the last flush of a run that was killed may still be in progress.
+func TestClaims_WaitForTheLastFlush(t *testing.T) {
+	db := connect(t, testpg.New(t))
+	db.Exec(t, "CREATE TABLE t (id integer PRIMARY KEY, a text)")
+	slow(t, db, "0.5")
+	r := sinktest.BeginJob(t, db, "job")
+	c := db.Claims(t, "job")
+	done := whenAsleep(t, db, func() {
+		if _, err := c.Take(t.Context(), "other"); err != nil {
+			t.Error(err)
+		}
+		sinktest.Expect(t, db, "SELECT count(*) FROM t", "1")
+	})
+	r.Flush(`{"id":1,"a":"x"}`)
+	<-done
+}

@@ -11,6 +11,7 @@ SET application_name = 'weir/feed.jsonl > t';
 SET LOCAL idle_in_transaction_session_timeout = 60000;
 SET LOCAL work_mem = '64MB';
 SET LOCAL array_nulls = on;
+SELECT pg_advisory_xact_lock_shared(364501995817226117);
 INSERT INTO public.weir_checkpoints (job, source, seq, run, line, "offset", mark, rejected, settings, tableid, updated)
 VALUES ('feed.jsonl > t', 'feed.jsonl', 0, 'run', 0, 0, '', 0, '', '', now())
 ON CONFLICT DO NOTHING;
@@ -75,6 +76,7 @@ SET application_name = 'weir/feed.jsonl > t';
 SET LOCAL idle_in_transaction_session_timeout = 60000;
 SET LOCAL work_mem = '64MB';
 SET LOCAL array_nulls = on;
+SELECT pg_advisory_xact_lock_shared(364501995817226117);
 SELECT 1 / ((SELECT count(*) FROM (
   SELECT FROM public.weir_checkpoints c JOIN (VALUES ('feed.jsonl', 1)) v (source, seq) ON c.source = v.source AND c.seq = v.seq
   WHERE c.job = 'feed.jsonl > t'
