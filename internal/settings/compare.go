@@ -50,7 +50,8 @@ func (c *Case) Compare(m *mapping.Mapping, rows func(table string) ([]string, er
 		sortByKey(have, names[t.Name].Key)
 		for i, row := range want.Rows {
 			for _, cell := range row {
-				if raw := have[i][cell.Column]; canonical(typeOf(t, cell.Column), cell.Value) != canonical(typeOf(t, cell.Column), raw) {
+				raw, as := have[i][cell.Column], typeOf(t, cell.Column)
+				if canonical(as, cell.Value) != canonical(as, raw) {
 					if raw == nil {
 						raw = []byte("null")
 					}

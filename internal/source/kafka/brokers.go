@@ -148,8 +148,10 @@ func (b *brokers) retry(ctx context.Context, call func() error) error {
 		switch {
 		case errors.Is(err, kerr.IllegalSaslState):
 			return fmt.Errorf("%s: the broker takes no login here: leave --sasl out, or name the port that takes one", b.spec)
-		case isFatal(err) && !b.connections.mayBeReplaced(err) || !wasReached && errors.As(err, new(*kgo.ErrFirstReadEOF)) || attempt >= silentTries && !b.answered && errors.As(err, new(*kgo.ErrFirstReadEOF)):
+		case isFatal(err) && !b.connections.mayBeReplaced(err):
 			return err
+		case errors.As(err, new(*kgo.ErrFirstReadEOF)) && (!wasReached || attempt >= silentTries && !b.answered):
+			return err // only one side uses TLS or a login
 		case !wasReached && b.cfg.kafka.SASL != "" && errors.Is(err, io.EOF):
 			return fmt.Errorf("%s: the broker ended the connection at the login: user, password or mechanism may be wrong, or it takes no login there (leave --sasl out)", b.spec)
 		}

@@ -13,7 +13,7 @@ import (
 // A lane is a partition. Only the goroutine that calls Next changes it, except for progress.
 type lane struct {
 	partition
-	name       string
+	name       string // with the cluster's ID, not its brokers
 	id         string // of the topic; "" if the brokers have no topic IDs
 	compacted  bool
 	start, end int64 // as last reported by the brokers
