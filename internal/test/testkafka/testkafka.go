@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -39,10 +41,22 @@ func Start(t testing.TB, opts ...kfake.Opt) *Cluster {
 	testcheck.NoError(t, err)
 	c := &Cluster{t: t, port: port, id: "CLUSTER"}
 	quick := kfake.BrokerConfigs(map[string]string{"group.consumer.heartbeat.interval.ms": "500"})
-	c.opts = append(opts, quick, kfake.Ports(port), kfake.ClusterID(c.id), kfake.DataDir(t.TempDir()))
+	c.opts = append(opts, quick, kfake.Ports(port), kfake.ListenFn(listen), kfake.ClusterID(c.id), kfake.DataDir(t.TempDir()))
 	c.Up()
 	t.Cleanup(func() { c.Down() })
 	return c
+}
+
+// listen listens, and tries again for some seconds while the address is in use: a process that another test is starting
+// has a copy of each open socket until it runs its program, also of those that were just closed.
+func listen(network, address string) (l net.Listener, err error) {
+	for range 100 {
+		if l, err = net.Listen(network, address); !errors.Is(err, syscall.EADDRINUSE) {
+			return l, err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return nil, err
 }
 
 // A Starter returns a cluster with exactly these topics.
