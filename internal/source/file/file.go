@@ -121,10 +121,9 @@ func (s *Stream) open(ctx context.Context, from source.Cursor) error {
 	if s.done = isFinished(&s.opts, s.from, info); s.done {
 		return nil
 	}
-	if s.file, err = os.Open(s.Name); err != nil {
+	if s.file, err = s.openRead(); err != nil {
 		return err
 	}
-	s.file = s.unrotated(s.file)
 	s.attach(s.file, s.opts.Follow)
 	return s.openFile()
 }

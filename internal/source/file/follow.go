@@ -41,7 +41,8 @@ type follower struct {
 	last  []byte // the last bytes read
 	check []byte // buffer to compare with them
 
-	replaced  time.Time // since when path is another file and this one has not grown; zero: it is not
+	next      []*os.File // to read after this one: what path has named since, in order
+	grown     time.Time  // when this one was last seen to grow, or to be replaced
 	truncated bool
 	idle      atomic.Bool // nothing was there to read at the last poll
 
@@ -73,7 +74,8 @@ func (t *follower) from(at int64) (err error) {
 }
 
 // Read waits for data. When the path names another file, the old one is read until it has not grown for rotateWait,
-// because its writer may still have it open.
+// because its writer may still have it open. The new one is opened at once, because it may be renamed, compressed and
+// removed in turn.
 func (t *follower) Read(p []byte) (int, error) {
 	for {
 		if t.truncated {
@@ -85,7 +87,7 @@ func (t *follower) Read(p []byte) (int, error) {
 		}
 		t.idle.Store(n == 0)
 		if n > 0 {
-			t.replaced = time.Time{}
+			t.grown = time.Now()
 			if n, err = t.accept(p[:n]); n > 0 || err != nil {
 				return n, err
 			}
@@ -150,22 +152,25 @@ func (t *follower) over() (bool, error) {
 		t.truncated = true
 		return true, nil
 	}
-	now, err := os.Stat(t.path)
-	switch {
-	case err != nil || os.SameFile(own, now):
-		t.replaced = time.Time{}
-		return t.bounded, nil
-	case t.replaced.IsZero():
-		t.replaced = time.Now()
-	default:
-		return time.Since(t.replaced) >= t.rotateWait, nil
+	known := len(t.next)
+	if err = t.openNext(); errors.Is(err, fs.ErrPermission) { // its owner and mode may be set only now
+		_ = backoff.Sleep(t.ctx, t.poll)
+		err = t.openNext()
 	}
-	return false, nil
+	switch {
+	case len(t.next) == 0:
+		return t.bounded, err
+	case known == 0:
+		t.grown = time.Now()
+		t.log.Info(fmt.Sprintf("%s was replaced: the old file is read until it has not grown for %s", t.path, t.rotateWait))
+		return false, err
+	}
+	return time.Since(t.grown) >= t.rotateWait, err
 }
 
 // atEnd reports whether no file follows this one.
 func (t *follower) atEnd() bool {
-	if !t.bounded || t.truncated {
+	if !t.bounded || t.truncated || len(t.next) > 0 {
 		return false
 	}
 	_, err := os.Stat(t.path)
@@ -206,6 +211,9 @@ func (t *follower) forgetLate() {
 func (t *follower) close() error {
 	t.countLate()
 	t.forgetLate()
+	for _, f := range t.next {
+		f.Close()
+	}
 	return t.file.Close()
 }
 
@@ -216,50 +224,60 @@ func (t *follower) reopen() error {
 		t.truncated = false
 		return t.from(0)
 	}
-	f, err := t.openNext()
-	for errors.Is(err, fs.ErrNotExist) { // renamed again
-		if err := backoff.Sleep(t.ctx, t.poll); err != nil {
+	for len(t.next) == 0 {
+		if err := t.openNext(); err != nil {
 			return err
+		} else if len(t.next) == 0 { // being renamed
+			if err := backoff.Sleep(t.ctx, t.poll); err != nil {
+				return err
+			}
 		}
-		f, err = t.openNext()
-	}
-	if err != nil {
-		return fmt.Errorf("follow %s over its rotation: %w", t.path, lines.Bare(err))
 	}
 	t.countLate()
 	t.forgetLate()
 	t.before = late{t.file, t.at, time.Now().Add(lateFor)}
-	t.file, t.replaced = f, time.Time{}
+	t.file, t.next, t.grown = t.next[0], t.next[1:], time.Now()
 	return t.from(0)
 }
 
-// openNext opens the next file to read. The error is an [fs.ErrNotExist] if it was renamed in the meantime.
-func (t *follower) openNext() (*os.File, error) {
-	own, err := t.file.Stat()
-	if err != nil {
-		return nil, err
+// newest returns the last file of this one and those after it.
+func (t *follower) newest() *os.File {
+	if n := len(t.next); n > 0 {
+		return t.next[n-1]
 	}
-	path, doubtful, err := successor(t.path, own)
-	if err != nil {
-		return nil, err
+	return t.file
+}
+
+// openNext opens the successor of the newest file, if path names another one.
+func (t *follower) openNext() error {
+	if sameFile(t.newest(), t.path) == nil {
+		return nil
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	again, _, err := successor(t.path, own)
+	path, doubtful, err := t.successor()
+	var f *os.File
 	if err == nil {
-		err = sameFile(f, again)
+		f, err = os.Open(path)
 	}
-	if err != nil {
-		f.Close()
-		return nil, err
+	if err == nil {
+		if path, _, err = t.successor(); err == nil {
+			err = sameFile(f, path)
+		}
+		if err != nil {
+			f.Close()
+		}
 	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // it is being renamed
+		return nil
+	case err != nil:
+		return fmt.Errorf("follow %s over its rotation: %w", t.path, lines.Bare(err))
+	}
+	t.next = append(t.next, f)
 	if len(doubtful) > 0 {
-		t.log.Warn(fmt.Sprintf("%s was replaced, and it is not clear whether it was rotated more than once since the last check: if these were %s meanwhile, sync them too: %s",
+		t.log.Warn(fmt.Sprintf("%s was removed, and perhaps replaced more than once since weir last looked: if these were %s meanwhile, sync them too: %s",
 			t.path, filepath.Base(t.path), strings.Join(doubtful, ", ")))
 	}
-	return f, nil
+	return nil
 }
 
 // sameFile returns an [fs.ErrNotExist] unless the file at path is f.

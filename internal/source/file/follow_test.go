@@ -27,6 +27,7 @@ type followed struct {
 	got      []line        // read, but not yet checked
 	last     source.Cursor // after the last line checked
 	warnings chan string
+	wait     time.Duration // see [file.Options].RotateWait
 }
 
 func newFollowed(t *testing.T, path ...string) *followed {
@@ -44,7 +45,7 @@ func follow(t *testing.T, content string, do func(f *followed)) {
 }
 
 func (f *followed) open() {
-	f.stream = open(f, f.path, source.Options{Follow: true, MaxLine: 1000, Log: logtest.To(func(w string) { f.warnings <- w })}, f.last)
+	f.stream = openWith(f, f.path, source.Options{Follow: true, MaxLine: 1000, Log: logtest.To(func(w string) { f.warnings <- w })}, file.Options{RotateWait: f.wait}, f.last)
 }
 
 func (f *followed) append(path, s string) {
@@ -102,7 +103,7 @@ func TestFollow(t *testing.T) {
 var repeated = regexp.MustCompile(`x\*\d+`)
 
 // step does one step with the file or the stream, and returns the outcome. In a text, x*9 stands for nine x. When a
-// file is removed, a program still has it open and then writes the text to it.
+// file is removed or compressed, a program still has it open and then writes the text to it.
 func (f *followed) step(words []string) (out string) {
 	dir := filepath.Dir(f.path) + string(filepath.Separator)
 	path := dir + words[1]
@@ -112,8 +113,12 @@ func (f *followed) step(words []string) (out string) {
 		return strings.Repeat("x", n)
 	})
 	switch words[0] {
-	case "open":
+	case "open": // and how long it waits for a renamed file to grow
+		f.wait, _ = time.ParseDuration(words[1])
 		f.open()
+	case "look":
+		time.Sleep(time.Second)
+		synctest.Wait()
 	case "close":
 		err = f.stream.Close()
 	case "write":
@@ -125,6 +130,13 @@ func (f *followed) step(words []string) (out string) {
 		err = os.Chtimes(path, time.Time{}, time.Now().Add(100*365*24*time.Hour))
 	case "rename":
 		err = os.Rename(path, dir+words[2])
+	case "gzip":
+		info, serr := os.Stat(path)
+		data, rerr := os.ReadFile(path)
+		testcheck.NoError(f, errors.Join(serr, rerr))
+		write(f, path+".gz", gz(f, data))
+		testcheck.NoError(f, os.Chtimes(path+".gz", time.Time{}, info.ModTime()))
+		fallthrough
 	case "remove":
 		w, werr := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 		testcheck.NoError(f, errors.Join(werr, os.Remove(path)))

@@ -71,7 +71,12 @@ func drain(s *file.Stream) (lines []line, err error) {
 
 func open(t testing.TB, spec string, o source.Options, from source.Cursor) *file.Stream {
 	t.Helper()
-	s, err := file.Open(context.Background(), spec, o, file.Options{}, from)
+	return openWith(t, spec, o, file.Options{}, from)
+}
+
+func openWith(t testing.TB, spec string, o source.Options, f file.Options, from source.Cursor) *file.Stream {
+	t.Helper()
+	s, err := file.Open(context.Background(), spec, o, f, from)
 	testcheck.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s

@@ -2,6 +2,7 @@ package file
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -16,83 +17,119 @@ import (
 	"github.com/weirsync/weir/internal/source/lines"
 )
 
-// successor returns the path of the file to read after current, which was at path before: the oldest file that was
-// rotated after it, or path. doubtful lists files that were written after current and may have been at path in between;
-// their names do not tell.
-func successor(path string, current fs.FileInfo) (next string, doubtful []string, err error) {
-	now, err := os.Stat(path)
+// successor returns the path of the file to read after the newest one, which was at t.path before: the oldest file that
+// was rotated after it, or t.path. If that is unknown, because the newest one was removed, doubtful lists the files that
+// may have been at t.path in between.
+func (t *follower) successor() (next string, doubtful []string, err error) {
+	current, err := t.newest().Stat()
 	if err != nil {
 		return "", nil, err
 	}
-	dir, base := filepath.Split(path)
+	now, err := os.Stat(t.path)
+	if err != nil {
+		return "", nil, err
+	}
+	dir, base := filepath.Split(t.path)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return "", nil, err
 	}
-	var renamed string // current's name after its rotation
-	var written []fs.FileInfo
+	var renamed string // the newest file's name after its rotation
+	var others []fs.FileInfo
 	for _, e := range entries {
 		info, err := e.Info()
 		switch {
 		case err != nil || !info.Mode().IsRegular() || os.SameFile(info, now):
 		case os.SameFile(info, current):
 			renamed = info.Name()
-		case !info.ModTime().Before(current.ModTime()):
-			written = append(written, info)
+		default:
+			others = append(others, info)
 		}
 	}
-	common := commonPrefix(base, renamed)
+	if renamed == "" { // but perhaps it was compressed
+		same := slices.DeleteFunc(slices.Clone(others), func(info fs.FileInfo) bool { return !beginsWith(t.newest(), dir+info.Name()) })
+		if len(same) == 1 {
+			renamed = same[0].Name()
+		}
+	}
+	common := base
+	if renamed != "" {
+		common = commonPrefix(base, renamed)
+	}
 	var rotated []string
-	for _, info := range written {
+	for _, info := range others {
 		rest, begins := strings.CutPrefix(info.Name(), common)
 		switch {
-		case begins && pattern(rest) == pattern(renamed[len(common):]) && compareAge(rest, renamed[len(common):]) > 0:
+		case !begins || info.ModTime().Before(current.ModTime()):
+		case renamed == "":
+			if info.ModTime().After(current.ModTime()) && numbers.MatchString(rest) {
+				doubtful = append(doubtful, info.Name())
+			}
+		case pattern(rest) == pattern(renamed[len(common):]) && compareAge(rest, renamed[len(common):]) > 0:
 			rotated = append(rotated, rest)
-		case info.ModTime().After(current.ModTime()) && numbers.MatchString(strings.TrimPrefix(info.Name(), base)) && strings.HasPrefix(info.Name(), base):
-			doubtful = append(doubtful, info.Name())
 		}
 	}
 	if len(rotated) == 0 {
-		return path, doubtful, nil
+		return t.path, doubtful, nil
 	}
-	return dir + common + slices.MinFunc(rotated, compareAge), doubtful, nil
+	return dir + common + slices.MinFunc(rotated, compareAge), nil, nil
 }
 
-// unrotated returns f, the file at the stream's path, or in its place the one file that was read before, if that was
-// renamed, copied or compressed since to a name that begins with the path. A lane of the run reads that from its own
-// position, so it is not taken. It closes the other.
-func (s *Stream) unrotated(f *os.File) *os.File {
-	if s.isRead(f) {
-		return f
+// beginsWith reports whether f begins with the content of the file at path, which may be compressed. A program may have
+// written more to f since.
+func beginsWith(f *os.File, path string) bool {
+	copied, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer copied.Close()
+	in := bufio.NewReader(copied)
+	content, err := lines.Decompress(in, lines.Sniff(in), lines.MaxWindow)
+	got, want, n := make([]byte, seenMax), make([]byte, seenMax), 0
+	at := int64(0)
+	for ; err == nil; at += int64(n) {
+		n, err = content.Read(got)
+		if _, e := f.ReadAt(want[:n], at); e != nil || !bytes.Equal(got[:n], want[:n]) {
+			return false
+		}
+	}
+	return err == io.EOF && at > 0
+}
+
+// openRead opens the file at the stream's path, or in its place the one file that was read before, if that was renamed,
+// copied or compressed since to a name that begins with the path. A lane of the run reads that from its own position, so
+// it is not taken.
+func (s *Stream) openRead() (*os.File, error) {
+	f, err := os.Open(s.Name)
+	if err != nil || s.isRead(f) {
+		return f, err
 	}
 	dir, base := filepath.Split(s.Name)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return f // and its error says what changed
-	}
-	var found []*os.File
+	entries, _ := os.ReadDir(dir) // without them, reading f says what changed
+	var found []string
 	for _, e := range entries {
-		if e.Name() == base || !strings.HasPrefix(e.Name(), base) || !e.Type().IsRegular() {
-			continue
-		}
-		if old, err := os.Open(dir + e.Name()); err == nil && s.isRead(old) {
-			found = append(found, old)
-		} else if err == nil {
-			old.Close()
+		if path := dir + e.Name(); e.Name() != base && strings.HasPrefix(e.Name(), base) && e.Type().IsRegular() && s.isReadAt(path) {
+			found = append(found, path)
 		}
 	}
 	if len(found) > 1 {
-		s.opts.Log.Warn(fmt.Sprintf("%s and %s both begin like the file that was read before: move copies away, and the rest of the other is read", found[0].Name(), found[1].Name()))
+		s.opts.Log.Warn(fmt.Sprintf("%s and %s both begin like the file that was read before: move copies away, and the rest of the other is read", found[0], found[1]))
 	}
-	if len(found) == 1 && !s.isLane(found[0].Name()) {
-		s.opts.Log.Info(fmt.Sprintf("%s was rotated since it was read: the rest of %s comes first", s.Name, filepath.Base(found[0].Name())))
-		found = append(found, f)
-		f, found = found[0], found[1:]
+	if len(found) != 1 || s.isLane(found[0]) {
+		return f, nil
 	}
-	for _, other := range found {
-		other.Close()
+	f.Close()
+	s.opts.Log.Info(fmt.Sprintf("%s was rotated since it was read: the rest of %s comes first", s.Name, filepath.Base(found[0])))
+	return os.Open(found[0])
+}
+
+func (s *Stream) isReadAt(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
 	}
-	return f
+	defer f.Close()
+	return s.isRead(f)
 }
 
 // isRead reports whether f is the file that was read before, as far as its bytes before the stream's position tell. Of

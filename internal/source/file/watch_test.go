@@ -24,10 +24,8 @@ func TestFollow_RenamedFileIsReadUntilItIsQuiet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFollowed(t, "feed")
 		write(t, f.path, []byte("a\n"))
-		stream, err := file.Open(t.Context(), f.path, source.Options{Follow: true, Log: logtest.To(func(w string) { f.warnings <- w })}, file.Options{RotateWait: 5 * time.Second}, "")
-		testcheck.NoError(t, err)
-		defer stream.Close()
-		f.stream = stream
+		f.wait = 5 * time.Second
+		f.open()
 		f.want("a\n", 0, false)
 		testcheck.NoError(t, os.Rename(f.path, f.path+".1"))
 		f.append(f.path, "new\n")
@@ -40,6 +38,9 @@ func TestFollow_RenamedFileIsReadUntilItIsQuiet(t *testing.T) {
 		f.append(f.path+".1", "late\nlater\n")
 		f.append(f.path, "b\n")
 		f.want("b\n", 4, false)
+		if w := <-f.warnings; w != f.path+" was replaced: the old file is read until it has not grown for 5s" {
+			t.Error(w)
+		}
 		if w := <-f.warnings; !strings.Contains(w, f.path+": lines written to the file before it, more than 5s after its rotation: 2; they are not read") {
 			t.Error(w)
 		}
