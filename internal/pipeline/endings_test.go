@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -166,4 +168,25 @@ func TestRejects_LargeOnesAreHandedOver(t *testing.T) {
 			t.Errorf("did not exercise: %d batches", batches)
 		}
 	}
+}
+
+// TestSync_WrittenBeforeAMessage: if what came before a message must be written first, the feed is asked to send that
+// message again until it is committed, too.
+func TestSync_WrittenBeforeAMessage(t *testing.T) {
+	feed := []string{`{"pitr":"1","record":{"id":"a"}}`, `{"pitr":"2","op":"empty"}`, `{"pitr":"3","record":{"id":"c"}}`}
+	c := configOf(t, accept(t, func(_ int, conn net.Conn) { _, _ = io.WriteString(conn, behind(feed, asked(conn))); stay(conn) }), "table")
+	c.BatchPeriod = time.Minute
+	var empties paths.When
+	testcheck.NoError(t, empties.UnmarshalText([]byte("op=empty")))
+	m := &mapping.Mapping{File: "t.yaml", Envelope: &envelope.Envelope{Row: []paths.Path{paths.FieldPath("record")}, Operations: envelope.Operations{TruncateWhen: empties}},
+		Tables: []mapping.Table{{Name: "t", Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 500}}}}
+	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))
+	dest := filepath.Join(t.TempDir(), "t.db")
+	if _, err := runUntil(t, c, dest, faulty(nth(2, sinktest.Fault{Err: errBroken})), lines(3)); !errors.Is(err, errBroken) {
+		t.Error(err)
+	}
+	has(t, dest, "a", ids)
+	begun := time.Now()
+	succeedsUntil(t, c, dest, nil, func(p *status.Progress) bool { return p.Snapshot().Lines == 2 || time.Since(begun) > 5*time.Second })
+	has(t, dest, "c", ids)
 }

@@ -31,7 +31,7 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 		at, err = rd.foldLines(flushing, e)
 	}
 	if at > 0 || len(e.Data) == 0 {
-		rd.moveTo(e, at)
+		rd.moveTo(e, at, r.feed.feedMark)
 	}
 	named := e.Time
 	if n := len(e.lines); n > 0 && rd.cfg.Feed.TimeField != "" {
@@ -54,7 +54,7 @@ func (rd *reader) oversize(e *event) (at int, err error) {
 	was := r.feed
 	v := rd.reject(e.lane, fold.Place{Line: r.line + 1, Offset: e.Offset}, rd.tables.noTable(), bytes.TrimSuffix(e.Data, newline),
 		feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", e.Oversize-1, rd.cfg.Source.MaxLine))
-	if v.fate == unread {
+	if v.left {
 		r.feed = was
 		return 0, v.err
 	}
@@ -82,10 +82,10 @@ func (r *laneReading) advance() {
 	r.line++
 }
 
-// moveTo records that the lines of the block up to an index are folded.
-func (rd *reader) moveTo(e *event, at int) {
+// moveTo records that the lines of the block up to an index are folded. resume is where the feed resumes then.
+func (rd *reader) moveTo(e *event, at int, resume feedMark) {
 	l, r := e.lane, &e.lane.reading
-	read := position{line: r.line, offset: e.OffsetAfter(at), mark: mark{Source: e.CursorAfter(at), Feed: r.feed.feedMark}, read: r.read}
+	read := position{line: r.line, offset: e.OffsetAfter(at), mark: mark{Source: e.CursorAfter(at), Feed: resume}, read: r.read}
 	if read != r.pos { // otherwise the set was handed over
 		r.pos = read
 		rd.builder.addLane(l)
@@ -94,27 +94,18 @@ func (rd *reader) moveTo(e *event, at int) {
 
 // A verdict is the result of folding a line.
 type verdict struct {
-	fate  fate
-	table *mapping.NewTable // the table to add, if needsTable
-	err   error             // ends the attempt's reading; after the line if the line is done
+	left bool  // the line is left for the next run
+	err  error // ends the attempt's reading: before the line if it is left, else after it
 }
-
-type fate int
-
-const (
-	done       fate = iota // folded or rejected, or a message about the feed
-	unread                 // left for the next run
-	needsSet               // the set must be written first
-	needsTable             // a table must be added first
-)
 
 // A message is a line of a block, or an element of one.
 type message struct {
 	*feed.Line
 	of      *event
-	index   int // of its line in the block
-	begin   int // of its line in the block's data
-	element int // see [fold.Place]
+	index   int      // of its line in the block
+	begin   int      // of its line in the block's data
+	before  feedMark // of the lines before it
+	element int      // see [fold.Place]
 }
 
 // foldLines folds the lines of a block and returns the index after the last folded one.
@@ -123,7 +114,8 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 	for i := range e.lines {
 		line := &e.lines[i]
 		rd.tables.warm(rd.builder.set, e.lines, i)
-		m, v := message{Line: line, of: e, index: i, begin: at}, verdict{}
+		was := r.feed
+		m, v := message{Line: line, of: e, index: i, begin: at, before: was.feedMark}, verdict{}
 		switch {
 		case line.Blank:
 		case line.Array:
@@ -131,13 +123,14 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 		default:
 			v = rd.foldMessage(flushing, &m)
 		}
-		if v.fate == unread {
+		if v.left {
+			r.feed = was
 			return at, v.err
 		}
 		at = min(at+line.Size+1, len(e.Data))
 		r.advance()
 		if err = v.err; err == nil && (rd.builder.isFull() || rd.builder.isEager()) {
-			err = rd.split(flushing, e, at)
+			err = rd.split(flushing, e, at, r.feed.feedMark)
 		}
 		if err != nil {
 			return at, err
@@ -149,14 +142,13 @@ func (rd *reader) foldLines(flushing context.Context, e *event) (at int, err err
 // foldArray folds the elements of an array, all into the same set.
 func (rd *reader) foldArray(flushing context.Context, m *message) (v verdict) {
 	if err := rd.beginArray(flushing, m); err != nil {
-		return verdict{fate: unread, err: err}
+		return verdict{left: true, err: err}
 	}
-	was := m.of.lane.reading.feed
 	for element := range m.Messages(rd.scan) {
 		m.element++
-		one := rd.foldMessage(flushing, &message{element, m.of, m.index, m.begin, m.element})
-		if one.fate == unread {
-			m.of.lane.reading.feed, rd.torn = was, m.element > 1
+		one := rd.foldMessage(flushing, &message{element, m.of, m.index, m.begin, m.before, m.element})
+		if one.left {
+			rd.torn = m.element > 1
 			return one
 		}
 		if v.err == nil {
@@ -172,7 +164,7 @@ func (rd *reader) beginArray(flushing context.Context, m *message) error {
 	f := rd.tables
 	adds := f.cfg.Star != nil && !f.dryRun && !f.constrained
 	if rd.builder.set.Rows() > 0 && (adds || rd.cfg.Rejects.To == FailRejects) {
-		if err := rd.split(flushing, m.of, m.begin); err != nil {
+		if err := rd.split(flushing, m.of, m.begin, m.before); err != nil {
 			return err
 		}
 	}
@@ -185,39 +177,60 @@ func (rd *reader) beginArray(flushing context.Context, m *message) error {
 
 // foldMessage folds or rejects a message, after what it needs.
 func (rd *reader) foldMessage(flushing context.Context, m *message) verdict {
-	r := &m.of.lane.reading
-	for {
-		was := r.feed
-		v := rd.foldOnce(m)
-		exists, err := true, error(nil)
-		switch v.fate {
-		case done:
-			return v
-		case needsSet:
-			err = rd.split(flushing, m.of, m.begin)
-		case needsTable:
-			exists, err = rd.addTable(flushing, m, v.table)
-			if bad, ok := errors.AsType[*feed.Error](err); ok {
-				return rd.reject(m.of.lane, rd.placeOf(m), -1, m.Text, bad)
-			}
-		}
-		r.feed = was // the message will be read again, here or by the next run
-		switch {
-		case v.fate == unread:
-			return v
-		case err != nil:
-			return verdict{fate: unread, err: err}
-		case !exists:
-			rd.countMessage(m.of.lane) // there is nothing to remove
+	l := m.of.lane
+	rd.builder.startPeriod(l)
+	if rd.cfg.Feed.hasControl() && m.Err == nil {
+		if pass, err := rd.controlMessage(l, m.Line); err != nil {
+			return verdict{err: fmt.Errorf("%s: %w", l.name, err)}
+		} else if pass {
 			return verdict{}
 		}
 	}
+	if m.Err == nil && rd.cfg.IsPlain() && rd.tables.probed < envelopeProbes {
+		rd.warnEnvelope(m)
+	}
+	for {
+		table, err := rd.tables.foldLine(rd.builder.set, m.Line, l.name, rd.placeOf(m))
+		exists := false
+		if err != nil {
+			exists, err = rd.prepare(flushing, m, err)
+		}
+		bad, rejected := errors.AsType[*feed.Error](err)
+		switch {
+		case rejected:
+			return rd.rejectMessage(m, table, bad)
+		case err != nil:
+			return verdict{left: true, err: err}
+		case !exists: // it is folded, or there is nothing to remove
+			rd.countMessage(l)
+			return verdict{}
+		}
+		rd.builder.startPeriod(l) // of another set
+	}
 }
 
-// split hands over the set with the lines before an index of a block.
-func (rd *reader) split(flushing context.Context, e *event, at int) error {
+// prepare does what a message needs before it is folded again, by the error of the last try: it writes what came before,
+// or adds a table, unless that does not exist. Any other error is returned.
+func (rd *reader) prepare(flushing context.Context, m *message, needs error) (exists bool, err error) {
+	switch err := needs.(type) {
+	case *feed.Error:
+		return false, err
+	case *mapping.NewTable:
+		return rd.addTable(flushing, m, err)
+	}
+	if needs == fold.ErrSplit {
+		return true, rd.split(flushing, m.of, m.begin, m.before)
+	}
+	if errors.As(needs, new(*mapping.TypeChangedError)) {
+		needs = fmt.Errorf("%w: name a type for the column in a config file, or, once the feed has only the new type, %s", needs, rd.adder.check.howToRebuild())
+	}
+	return false, fmt.Errorf("%s line %d: %w", m.of.lane.name, rd.placeOf(m).Line, needs)
+}
+
+// split hands over the set with the lines before an index of a block. resume is where the feed resumes then.
+func (rd *reader) split(flushing context.Context, e *event, at int, resume feedMark) error {
 	if at > 0 {
-		rd.moveTo(e, at)
+		rd.moveTo(e, at, resume)
 	}
 	return rd.builder.handOver(flushing)
 }
@@ -231,7 +244,7 @@ func (rd *reader) addTable(flushing context.Context, m *message, n *mapping.NewT
 	}
 	// From now on all batches keep their messages.
 	if fold.MayReject(&t.fitted, &t.rules) && !rd.dryRun && rd.builder.set.Rows() > 0 && !rd.tables.folders[0].Table().HasConstraints {
-		if err := rd.split(flushing, m.of, m.begin); err != nil {
+		if err := rd.split(flushing, m.of, m.begin, m.before); err != nil {
 			return false, err
 		}
 	}
@@ -250,44 +263,16 @@ func (rd *reader) placeOf(m *message) fold.Place {
 	return place
 }
 
-func (rd *reader) foldOnce(m *message) verdict {
-	e, line := m.of, m.Line
-	l, place := e.lane, rd.placeOf(m)
-	rd.builder.startPeriod(l)
-	if rd.cfg.Feed.hasControl() && line.Err == nil {
-		if pass, err := rd.controlMessage(l, line); err != nil {
-			return verdict{err: fmt.Errorf("%s: %w", l.name, err)}
-		} else if pass {
-			return verdict{}
-		}
+// rejectMessage rejects a message, unless it is the last line of a file, which may not have been written completely. At
+// the end of a followed file, another file has replaced it.
+func (rd *reader) rejectMessage(m *message, table int, why *feed.Error) verdict {
+	l, place := m.of.lane, rd.placeOf(m)
+	last := m.of.Tail && m.begin+m.Size+1 >= len(m.of.Data)
+	if last && why.Reason == feed.Truncated && l.kind != source.Stdin && !rd.cfg.Source.Follow {
+		l.log.Warn(fmt.Sprintf("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, place.Line, place.Offset))
+		return verdict{left: true}
 	}
-	if line.Err == nil && rd.cfg.IsPlain() && rd.tables.probed < envelopeProbes {
-		rd.warnEnvelope(l, line.Text, place.Line)
-	}
-	table, err := rd.tables.foldLine(rd.builder.set, line, l.name, place)
-	switch err := err.(type) {
-	case nil:
-		rd.countMessage(l)
-		return verdict{}
-	case *feed.Error:
-		// At the end of a followed file, another file has replaced it.
-		last := e.Tail && m.begin+line.Size+1 >= len(e.Data)
-		if last && err.Reason == feed.Truncated && l.kind != source.Stdin && !rd.cfg.Source.Follow {
-			l.log.Warn(fmt.Sprintf("%s: the last line (line %d, byte %d) has no end yet; it is left for the next run", l.name, place.Line, place.Offset))
-			return verdict{fate: unread}
-		}
-		return rd.reject(l, place, table, line.Text, err)
-	case *mapping.NewTable:
-		return verdict{fate: needsTable, table: err}
-	default:
-		if err == fold.ErrSplit {
-			return verdict{fate: needsSet}
-		}
-		if errors.As(err, new(*mapping.TypeChangedError)) {
-			err = fmt.Errorf("%w: name a type for the column in a config file, or, once the feed has only the new type, %s", err, rd.adder.check.howToRebuild())
-		}
-		return verdict{fate: unread, err: fmt.Errorf("%s line %d: %w", l.name, place.Line, err)}
-	}
+	return rd.reject(l, place, table, m.Text, why)
 }
 
 // envelopeProbes is how many messages of a run are checked for an envelope. A change stream may begin with some that
@@ -295,9 +280,10 @@ func (rd *reader) foldOnce(m *message) verdict {
 const envelopeProbes = 10
 
 // warnEnvelope warns, once, if a message looks like an envelope whose fields would become columns.
-func (rd *reader) warnEnvelope(l *lane, message []byte, line int64) {
+func (rd *reader) warnEnvelope(m *message) {
+	l, line := m.of.lane, rd.placeOf(m).Line
 	rd.tables.probed++
-	if of := envelope.DetectPreset(message); of != "" {
+	if of := envelope.DetectPreset(m.Text); of != "" {
 		l.log.Warn(fmt.Sprintf("%s line %d looks like a message of a change stream, whose row is in an envelope: --envelope %s reads that; without it the fields of the envelope are the columns", l.name, line, of))
 		rd.tables.probed = envelopeProbes
 	}
@@ -323,7 +309,7 @@ func (rd *reader) reject(l *lane, at fold.Place, table int, line []byte, why *fe
 	switch rd.cfg.Rejects.To {
 	case DiscardRejects:
 	case FailRejects:
-		return verdict{fate: unread, err: rejectedError(&l.start, &rejected)}
+		return verdict{left: true, err: rejectedError(&l.start, &rejected)}
 	default:
 		rejected.Lane = rd.builder.laneIndex(l)
 		rd.builder.addLane(l)
