@@ -128,11 +128,7 @@ func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *settings.Ca
 	if err != nil {
 		return nil, nil, err
 	}
-	names := make([]string, len(c.Tables))
-	for i := range c.Tables {
-		names[i] = c.Tables[i].Name
-	}
-	p := status.New(names...)
+	p := status.New(pipeline.TableNames(c.Tables)...)
 	if err := errors.Join(pipeline.Run(ctx, c, db, nil, p), db.Close()); err != nil {
 		return nil, nil, err
 	}

@@ -93,9 +93,9 @@ func statePages(t *testing.T) map[string]string {
 				l.Read(rows*2, rows*240, true, time.Now().Add(-lag))
 				read += rows * 2
 				l.Committed(read - 1_200)
-				p.Flushed(status.Flush{Took: 38 * time.Millisecond, Rows: int(rows), Tables: []status.TableCounts{
+				p.Flushed(38*time.Millisecond, []status.TableCounts{
 					{Messages: rows / 4, Rows: status.Rows{Inserted: rows / 90, Updated: rows / 8}},
-					{Messages: rows, Coalesced: rows / 3, Rows: status.Rows{Updated: rows / 2, Unchanged: rows / 9}}}})
+					{Messages: rows, Coalesced: rows / 3, Rows: status.Rows{Updated: rows / 2, Unchanged: rows / 9}}}, 0)
 				time.Sleep(time.Second)
 			}
 			state.happen(p, l)

@@ -57,7 +57,7 @@ func TestReporter_Watchdog(t *testing.T) {
 		during("while the database is unavailable", 1000, 200, "waiting for the database (connection), for ", func() { p.Retry(&sink.Error{Reason: "connection"}) })
 		during("while the flush hangs", 60, 5, "a flush has not moved for 1m", func() { p.Step(true) })
 		p.FlushEnded()
-		p.Flushed(status.Flush{Tables: make([]status.TableCounts, 1)})
+		p.Flushed(0, make([]status.TableCounts, 1), 0)
 		during("after that", 10, 2, "1,200 lines, last commit ", func() { p.Step(true) })
 		p.Step(false)
 		during("when it has read all", 100, 20, "1,200 lines", func() {})

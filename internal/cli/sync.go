@@ -89,10 +89,7 @@ func (e *env) sync(ctx context.Context, o *settings.Spec, args []string) error {
 		return err
 	}
 	c := plan.Job
-	tables := make([]string, len(c.Tables))
-	for i := range c.Tables {
-		tables[i] = c.Tables[i].Name
-	}
+	tables := pipeline.TableNames(c.Tables)
 	e.log = e.log.With("job", shownJob(&c))
 	if len(tables) == 1 {
 		e.log = e.log.With("table", tables[0])

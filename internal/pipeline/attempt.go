@@ -45,8 +45,8 @@ func (r *run) begin(ctx context.Context, h *history, before *tables) (*attempt, 
 	for i := range found {
 		h.tables[i].Name = found[i].Name
 	}
-	a := &attempt{run: r, history: h, unread: &unreadFiles{cfg: r.cfg, ends: r.dryRun}, check: &resumeCheck{run: r, tables: h.tables, declared: h.declared, found: found, keyErr: keyErr,
-		settings: settingsOf(r.cfg, h.tables[:h.declared]), hasWritten: h.hasWritten}}
+	a := &attempt{run: r, history: h, unread: &unreadFiles{run: r},
+		check: &resumeCheck{run: r, history: h, found: found, keyErr: keyErr, settings: settingsOf(r.cfg, h.tables[:h.declared])}}
 	a.settings = a.check.settings
 	a.settings.Names, a.settings.Keyless = h.streamNames, h.keyless
 	a.tables, err = r.newTables(h, before, found)
@@ -69,6 +69,7 @@ func (a *attempt) read(ctx context.Context) (err error) {
 		}
 	}()
 	a.known = len(names)
+	names = slices.DeleteFunc(names, a.history.fences.isLost)
 	starts, err := a.admitAll(ctx, names)
 	if err != nil {
 		return err
@@ -84,10 +85,6 @@ func (a *attempt) read(ctx context.Context) (err error) {
 		r.housekeeper.leads = member.Leads
 	}
 	if src == nil {
-		names = names[:0]
-		for i := range starts {
-			names = append(names, starts[i].name)
-		}
 		if src, err = r.cfg.Kind.Open(ctx, names, a.sourceOptions()); err != nil {
 			return err
 		}

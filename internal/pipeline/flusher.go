@@ -50,15 +50,28 @@ func (f *flusher) write(ctx context.Context) error {
 	}
 }
 
-func (f *flusher) writeSet(ctx context.Context, s *set) error {
-	if s.isEmpty() && !s.rebuild { // it carries only resume values or ended lanes
-		if err := errors.Join(f.resume(s), f.release(ctx, s.ended)); err != nil {
+// writeSet commits a set and returns it to the reader. A set may have nothing for the database, but resume values or
+// ended lanes.
+func (f *flusher) writeSet(ctx context.Context, s *set) (err error) {
+	var refused []fold.Reject
+	if !s.isEmpty() || s.rebuild {
+		if refused, err = f.flush(ctx, s); err != nil {
 			return err
 		}
-		s.reset()
-		f.free <- s
-		return nil
 	}
+	if err := errors.Join(f.release(ctx, s.ended), f.passResumes(s)); err != nil {
+		return err
+	}
+	s.reset()
+	f.free <- s
+	if n := len(refused); n > 0 {
+		return tooMany(f.cfg, f.p.Rejected(), refused[n-1].Detail)
+	}
+	return nil
+}
+
+// flush writes a set to the database, and returns the messages that this has rejected.
+func (f *flusher) flush(ctx context.Context, s *set) (refused []fold.Reject, err error) {
 	start := time.Now()
 	f.p.Flushing(s.Rows())
 	defer f.p.FlushEnded()
@@ -68,52 +81,23 @@ func (f *flusher) writeSet(ctx context.Context, s *set) error {
 	}
 	res, err := sink.Retried(ctx, f.cfg.Retry, func() (sink.Result, error) { return f.db.Flush(ctx, flush) })
 	if err != nil {
-		return err
-	}
-	if err := f.committed(ctx, s, &res); err != nil {
-		return err
-	}
-	if err := f.resume(s); err != nil {
-		return err
+		return nil, err
 	}
 	if !flush.DropRejects.IsZero() {
 		f.history.pruned = start
 	}
-	took := time.Since(start)
-	if s.filled {
-		f.history.rewrites.count(s.Set)
-	}
-	f.p.Flushed(f.flushed(s.Set, &res, took))
-	s.reset()
-	f.free <- s
-	if n := len(res.Refused); n > 0 {
-		if err := tooMany(f.cfg, f.p.Rejected(), res.Refused[n-1].Detail); err != nil {
-			return err
-		}
-	}
-	return nil
+	f.committed(s, &res, time.Since(start))
+	return res.Refused, nil
 }
 
-// resume passes on the resume values of a committed set.
-func (f *flusher) resume(s *set) error {
+// passResumes passes on the resume values of a committed set.
+func (f *flusher) passResumes(s *set) error {
 	for _, value := range s.resumes {
 		if err := f.cfg.Resume(value); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// flushed returns the counts of a flush.
-func (f *flusher) flushed(s *fold.Set, res *sink.Result, took time.Duration) status.Flush {
-	done := status.Flush{Took: took, Rows: s.Rows(), WritesPerRow: f.history.rewrites.perRow(), Tables: make([]status.TableCounts, len(s.Batches))}
-	for i, b := range s.Batches {
-		done.Tables[i] = status.TableCounts{Messages: b.Messages, Coalesced: b.Messages - int64(b.Rows())}
-		if res.Tables != nil { // nil if nothing was written
-			done.Tables[i].Rows = status.Rows(res.Tables[i])
-		}
-	}
-	return done
 }
 
 func (f *flusher) flushOf(s *set) *sink.Flush {
@@ -160,7 +144,8 @@ func (f *flusher) laneOf(l *setLane, refused int64) sink.Lane {
 	return out
 }
 
-func (f *flusher) committed(ctx context.Context, s *set, res *sink.Result) error {
+// committed records and counts what a flush has committed.
+func (f *flusher) committed(s *set, res *sink.Result, took time.Duration) {
 	f.history.hasWritten = true
 	for i := range res.Refused {
 		l := s.lanes[res.Refused[i].Lane].lane
@@ -176,7 +161,17 @@ func (f *flusher) committed(ctx context.Context, s *set, res *sink.Result) error
 		l.flushed.pos, l.flushed.safe = at.pos, at.pos.read
 		l.progress.Committed(at.pos.read)
 	}
-	return f.release(ctx, s.ended)
+	if s.filled {
+		f.history.rewrites.count(s.Set)
+	}
+	counts := make([]status.TableCounts, len(s.Batches))
+	for i, b := range s.Batches {
+		counts[i] = status.TableCounts{Messages: b.Messages, Coalesced: b.Messages - int64(b.Rows())}
+		if res.Tables != nil { // nil if nothing was written
+			counts[i].Rows = status.Rows(res.Tables[i])
+		}
+	}
+	f.p.Flushed(took, counts, f.history.rewrites.perRow())
 }
 
 // release releases the claims of lanes that are done.

@@ -88,26 +88,25 @@ func (f *fences) note(err sink.FencedError, why error) {
 // rewind begins a new attempt from the database's checkpoints if that can resolve the error. Otherwise it returns the
 // error.
 func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
-	var behind sink.BehindError
-	var fenced sink.FencedError
-	var unlogged sink.UnloggedError
-	var changed sink.ChangedError
 	h := a.history
+	fenced, isFenced := errors.AsType[sink.FencedError](err)
 	switch {
-	case a.inGroup && errors.As(err, &fenced):
+	case a.inGroup && isFenced:
 		a.p.Fenced() // the group decides who has the lanes: the run joins it again
 	case errors.Is(err, source.ErrNewLane):
 	case errors.Is(err, source.ErrNameTaken):
 		h.nameless = true
-	case errors.As(err, &fenced):
+	case isFenced:
 		if h.fences.note(fenced, err); h.fences.lost == a.known {
 			return nil, h.fences.err
 		}
-	case errors.As(err, &behind):
+	case errors.As(err, new(sink.BehindError)):
 		for _, l := range a.lanes {
 			l.flushed.safe = 0 // how much it still has is not known
 		}
-	case !errors.As(err, &unlogged) && !errors.As(err, &changed):
+	case errors.As(err, new(sink.UnloggedError)):
+		h.constrained = true
+	case !errors.As(err, new(sink.ChangedError)):
 		return nil, err
 	}
 	if slices.ContainsFunc(a.lanes, func(l *lane) bool { return l.lost() > 0 }) {
@@ -118,7 +117,6 @@ func (a *attempt) rewind(ctx context.Context, err error) (*attempt, error) {
 			return nil, err
 		}
 	}
-	h.constrained = h.constrained || unlogged.Err != nil
 	a.cfg.Log.Warn(fmt.Sprintf("%v; reading again from the database's checkpoint", err))
 	var names []string
 	for _, l := range a.lanes {

@@ -41,27 +41,27 @@ type laneReading struct {
 	tally
 }
 
-// fill folds the lines in the pool until there are no more.
+// fill folds the lines in the pool until there are no more, and hands over the last set.
 func (rd *reader) fill(reading, flushing context.Context) error {
 	rd.builder.set = <-rd.builder.free
 	defer rd.p.Step(false)
-	err := rd.foldAll(reading, flushing)
-	if flushing.Err() != nil && errors.Is(rd.failed, context.Canceled) {
-		rd.failed = nil // because the flusher has failed
+	rd.failed = rd.foldAll(flushing)
+	stopped := reading.Err() != nil // by a signal, or because the flusher has failed
+	if stopped && errors.Is(rd.failed, context.Canceled) {
+		rd.failed = nil
 	}
-	if err == nil || flushing.Err() != nil {
-		return nil // the flusher reports the error
-	}
-	// Lines read before the error are good and are written, so this error must not end the flusher.
-	rd.failed = err
-	if rd.torn {
+	// Lines read before an error are good and are written, so this error must not end the flusher.
+	switch {
+	case flushing.Err() != nil, rd.torn:
+		return nil
+	case stopped && rd.builder.rebuild != noRebuild && !rd.read: // tables are not emptied if nothing was read
 		return nil
 	}
 	return rd.builder.handOver(flushing)
 }
 
-// foldAll folds lines until the end, and hands them over.
-func (rd *reader) foldAll(reading, flushing context.Context) error {
+// foldAll folds lines until the end. It returns what has ended reading.
+func (rd *reader) foldAll(flushing context.Context) error {
 	for {
 		rd.p.Step(true)
 		e, more, err := rd.next(flushing)
@@ -69,7 +69,7 @@ func (rd *reader) foldAll(reading, flushing context.Context) error {
 		case err != nil:
 			return err
 		case !more:
-			return rd.end(reading, flushing)
+			return rd.scans.err
 		case e == nil:
 			continue
 		}
@@ -83,56 +83,35 @@ func (rd *reader) foldAll(reading, flushing context.Context) error {
 	}
 }
 
-// end hands over the last set.
-func (rd *reader) end(reading, flushing context.Context) error {
-	rd.failed = rd.scans.err
-	switch {
-	case reading.Err() == nil:
-		return rd.builder.handOver(flushing)
-	case errors.Is(rd.failed, context.Canceled):
-		rd.failed = nil
-	}
-	if rd.builder.rebuild != noRebuild && !rd.read {
-		return nil // tables are not emptied if nothing was read
-	}
-	return rd.builder.handOver(flushing)
-}
-
 // next returns the next event. A set that is due is handed over first, and if nothing arrives for a while, a set without
 // a period too; then e is nil, and the caller calls again. more is false after the last event.
 func (rd *reader) next(flushing context.Context) (e *event, more bool, err error) {
-	var due <-chan time.Time
-	s := rd.builder.set
+	s, wait := rd.builder.set, livePeriod // until lines of other sources are written
 	if s.period > 0 {
-		wait := time.Until(s.first.Add(s.period))
+		period := s.period
 		if !s.urgent && len(rd.scans.events) > 0 { // the source is behind
-			wait = time.Until(s.first.Add(max(s.period, catchUpPeriod)))
+			period = max(period, catchUpPeriod)
 		}
-		if wait <= 0 && len(rd.builder.free) > 0 {
-			if err := rd.builder.handOver(flushing); err != nil {
-				return nil, true, err
-			}
-		} else { // while the database is busy, the set keeps filling
-			timer := time.NewTimer(max(wait, s.period/16))
-			defer timer.Stop()
-			due = timer.C
+		left := time.Until(s.first.Add(period))
+		if left <= 0 && len(rd.builder.free) > 0 {
+			return nil, true, rd.builder.handOver(flushing)
 		}
+		wait = min(wait, max(left, s.period/16)) // while the database is busy, the set keeps filling
 	}
 	select {
 	case e, more = <-rd.scans.events:
 		return scanned(e), more, nil
 	default:
 	}
-	idle := time.NewTimer(livePeriod) // until lines of other sources are written
-	defer idle.Stop()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	select {
 	case e, more = <-rd.scans.events:
 		return scanned(e), more, nil
-	case <-due:
-	case <-idle.C:
-		if rd.builder.set.period == 0 {
-			err = rd.builder.handOver(flushing)
-		}
+	case <-timer.C:
+	}
+	if s.period == 0 {
+		err = rd.builder.handOver(flushing)
 	}
 	return nil, true, err
 }

@@ -24,12 +24,10 @@ func (e SettingsError) ExitCode() int { return 2 }
 // A resumeCheck decides from which checkpoints an attempt may continue. It does not change during the attempt.
 type resumeCheck struct {
 	*run
-	tables     []Table        // the run's tables
-	declared   int            // how many of them are configured; messages added the rest
-	found      []schema.Table // the tables as the database has them
-	keyErr     error          // why a table cannot have the configured key
-	settings   settings       // the run's settings
-	hasWritten bool           // an earlier attempt wrote to the tables
+	history  *history
+	found    []schema.Table // the tables as the database has them
+	keyErr   error          // why a table cannot have the configured key
+	settings settings       // the run's settings
 }
 
 // admitAll reads the checkpoints of the lanes and returns where each lane continues. It returns an error, before
@@ -38,9 +36,6 @@ func (a *attempt) admitAll(ctx context.Context, lanes []string) ([]start, error)
 	starts := make([]start, 0, len(lanes))
 	var names []string
 	for _, name := range lanes {
-		if a.history.fences.isLost(name) {
-			continue
-		}
 		s := a.check.startOf(name)
 		starts = append(starts, s)
 		if !s.unnamed {
@@ -83,7 +78,7 @@ func (a *attempt) admitAll(ctx context.Context, lanes []string) ([]start, error)
 func (rc *resumeCheck) admitAll(starts []start, latest *start, tables []string) error {
 	fresh := rc.unwritten()
 	otherJob := SettingsError{fmt.Sprintf("job %q is for %s: a run into %s needs a job of its own (--job NAME)", rc.cfg.Job, tableList(tables), rc.tableNames())}
-	if len(tables) > 0 && !rc.writes() && len(fresh) == rc.declared {
+	if len(tables) > 0 && !rc.writes() && len(fresh) == rc.history.declared {
 		return otherJob
 	}
 	for i := range starts {
@@ -142,9 +137,9 @@ func (s *start) setCheckpoint(cp sink.Checkpoint) (err error) {
 
 // unwritten returns the names of the configured tables that the job has not written to.
 func (rc *resumeCheck) unwritten() (names []string) {
-	for i := range rc.declared {
+	for i := range rc.history.declared {
 		if !slices.Contains(rc.found[i].Writers, rc.cfg.Job) {
-			names = append(names, rc.tables[i].Name)
+			names = append(names, rc.history.tables[i].Name)
 		}
 	}
 	return names
@@ -154,7 +149,7 @@ func (rc *resumeCheck) unwritten() (names []string) {
 // new ones.
 func (rc *resumeCheck) writes() bool {
 	fresh := len(rc.unwritten())
-	return fresh == 0 || fresh < rc.declared && (rc.cfg.Restart.AcceptSettings || rc.cfg.Restart.FromStart) || rc.hasWritten
+	return fresh == 0 || fresh < rc.history.declared && (rc.cfg.Restart.AcceptSettings || rc.cfg.Restart.FromStart) || rc.history.hasWritten
 }
 
 // isOtherTable reports whether a table was replaced since a checkpoint was written for it.
@@ -166,11 +161,7 @@ func (rc *resumeCheck) otherTables(s *start) []*schema.Table {
 
 // tableNames lists the run's tables in a message.
 func (rc *resumeCheck) tableNames() string {
-	names := make([]string, len(rc.tables))
-	for i := range names {
-		names[i] = rc.tables[i].Name
-	}
-	return tableList(names)
+	return tableList(TableNames(rc.history.tables))
 }
 
 // tableList lists tables in a message. An empty list stands for the tables that messages add.
@@ -232,7 +223,7 @@ func (rc *resumeCheck) mayContinue(s *start) error {
 		if way := rc.howToFill(fresh); way != "" && rc.keyErr == nil {
 			ways = append(ways, way)
 		}
-		if !stale && !addsAgain(rc.tables) {
+		if !stale && !addsAgain(rc.history.tables) {
 			ways = append(ways, "--restart reread reads again over the rows that exist")
 		}
 		if rc.keyErr == nil {
@@ -265,7 +256,7 @@ func (rc *resumeCheck) checkTables(s *start, others []*schema.Table) error {
 // howToReadAgain tells the user how to reread the sources from the start: over the existing rows if that is correct,
 // else into empty tables. does completes the sentence.
 func (rc *resumeCheck) howToReadAgain(does string) string {
-	if addsAgain(rc.tables) {
+	if addsAgain(rc.history.tables) {
 		return rc.howToRebuild()
 	}
 	return "--restart reread " + does
@@ -295,7 +286,7 @@ func (rc *resumeCheck) howToRebuild() string {
 		return fmt.Sprintf("drop the tables that the job has made, weir forget %s, and sync again", rc.cfg.Job)
 	}
 	if rc.keyErr == nil && slices.ContainsFunc(rc.found, func(t schema.Table) bool { return sink.MayRebuild(&t, rc.cfg.Job) != nil }) {
-		if addsAgain(rc.tables) {
+		if addsAgain(rc.history.tables) {
 			return fmt.Sprintf("another --table, or empty %s, weir forget %s, and sync again", rc.tableNames(), rc.cfg.Job)
 		}
 		return fmt.Sprintf("another --table, or an empty %s and --restart reread", rc.tableNames())
@@ -305,7 +296,7 @@ func (rc *resumeCheck) howToRebuild() string {
 
 // howToFill tells the user how to fill new tables. It returns "" if there are none.
 func (rc *resumeCheck) howToFill(tables []string) string {
-	if len(tables) == 0 || addsAgain(rc.tables) {
+	if len(tables) == 0 || addsAgain(rc.history.tables) {
 		return ""
 	}
 	return fmt.Sprintf("--tables %s and another --job fill %s, and then --accept-settings continues", strings.Join(tables, ","), tableList(tables))

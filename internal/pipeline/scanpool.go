@@ -207,25 +207,18 @@ func (e *event) scanRecords(scan *feed.Scanner) {
 		e.lines = append(e.lines, feed.Line{})
 		l := &e.lines[i]
 		e.fields = l.Scan(scan, e.fields, e.Data[at:r.End-1])
-		at, l.Blank = r.End, false
-		switch r.Kind {
-		case source.Tombstone:
-			l.Deletes = true
-		case source.NoValue:
-			l.Err = errNoValue
-		case source.Binary:
-			l.Err = errBinary
-		case source.TooLong:
-			l.Err = errTooLong
+		at, l.Blank, l.Deletes = r.End, false, r.Kind == source.Tombstone
+		if err := recordErrors[r.Kind]; err != nil {
+			l.Err = err
 		}
 	}
 }
 
-// Errors of records that cannot be messages.
-var (
-	errNoValue = feed.Errorf(feed.NotObject, "a record without a value (--tombstones-by-key FIELD deletes the row of its key)")
-	errBinary  = feed.Errorf(feed.NotJSON, "Avro or Protobuf in the wire format of a schema registry: only JSON is read; in Kafka Connect set value.converter to org.apache.kafka.connect.json.JsonConverter")
-	errTooLong = feed.Errorf(feed.TooLong, "a record over --max-line")
-)
+// recordErrors are the errors of records that cannot be messages.
+var recordErrors = [...]error{
+	source.NoValue: feed.Errorf(feed.NotObject, "a record without a value (--tombstones-by-key FIELD deletes the row of its key)"),
+	source.Binary:  feed.Errorf(feed.NotJSON, "Avro or Protobuf in the wire format of a schema registry: only JSON is read; in Kafka Connect set value.converter to org.apache.kafka.connect.json.JsonConverter"),
+	source.TooLong: feed.Errorf(feed.TooLong, "a record over --max-line"),
+}
 
 var newline = []byte{'\n'}

@@ -37,6 +37,15 @@ func addsAgain(tables []Table) bool {
 	return slices.ContainsFunc(tables, func(t Table) bool { return t.AddsTo() != "" })
 }
 
+// TableNames returns the names of the tables in the database.
+func TableNames(tables []Table) []string {
+	names := make([]string, len(tables))
+	for i := range tables {
+		names[i] = tables[i].Name
+	}
+	return names
+}
+
 // TableKeys returns the tables and their keys as the database has them.
 func TableKeys(tables []Table) []sink.TableKey {
 	keys := make([]sink.TableKey, len(tables))

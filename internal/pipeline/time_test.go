@@ -41,7 +41,7 @@ func TestBatches_AreFilledWhileTheRunIsBehind(t *testing.T) {
 					return ends("a", nil)()
 				})
 				begun, got := time.Now(), ""
-				b.p.Observe(func(status.Flush) { got += fmt.Sprint(time.Since(begun).Round(time.Second), " ") })
+				b.p.Observe(func(*status.Flush) { got += fmt.Sprint(time.Since(begun).Round(time.Second), " ") })
 				if err := b.run(); err != nil || !strings.HasPrefix(got, test.want+" ") {
 					t.Errorf("written after %s, want %s: %v", got, test.want, err)
 				}

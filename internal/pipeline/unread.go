@@ -11,15 +11,14 @@ import (
 // unreadFiles are the files of an attempt that could not be read to their ends. The files after them are still read:
 // otherwise one damaged archive would block its folder forever. The reader owns them.
 type unreadFiles struct {
-	cfg   *Config
-	ends  bool // the first one ends the run, which needs all input
+	*run
 	first error
 	count int
 }
 
 // noteUnread records why a source was not read to its end. It returns the error if the run cannot continue without it.
 func (u *unreadFiles) noteUnread(s *start, err error) error {
-	if u.ends || len(u.cfg.Sources) < 2 || u.cfg.Source.Follow || s.kind != source.File || errors.Is(err, context.Canceled) {
+	if u.dryRun || len(u.cfg.Sources) < 2 || u.cfg.Source.Follow || s.kind != source.File || errors.Is(err, context.Canceled) {
 		return err
 	}
 	if u.count++; u.first == nil {

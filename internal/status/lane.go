@@ -172,10 +172,10 @@ func (p *Progress) lane(source string) *Lane {
 }
 
 // FetchFailed counts a failed fetch from Kafka.
-func (p *Progress) FetchFailed() { p.count(&p.kafka.FetchErrors) }
+func (p *Progress) FetchFailed() { p.update(func(*Snapshot) { p.kafka.FetchErrors++ }) }
 
 // Rebalanced counts a change of the partitions that the group has assigned.
-func (p *Progress) Rebalanced() { p.count(&p.kafka.Rebalances) }
+func (p *Progress) Rebalanced() { p.update(func(*Snapshot) { p.kafka.Rebalances++ }) }
 
 // Grouped sets whether the run is a member of its group, and how many partitions the group divides. A member without a
 // partition is ready, because it is a standby.
@@ -192,10 +192,10 @@ func (p *Progress) Grouped(joined bool, partitions int) {
 }
 
 // Fenced counts a flush that failed because other members of the group took over partitions.
-func (p *Progress) Fenced() { p.count(&p.kafka.Fenced) }
+func (p *Progress) Fenced() { p.update(func(*Snapshot) { p.kafka.Fenced++ }) }
 
 // SenderFailed counts a sender that was disconnected because of an error.
-func (p *Progress) SenderFailed() { p.count(&p.state.SenderErrors) }
+func (p *Progress) SenderFailed() { p.update(func(s *Snapshot) { s.SenderErrors++ }) }
 
 // Reconnected counts a connection to a feed after a lost one.
-func (p *Progress) Reconnected() { p.count(&p.state.Reconnects) }
+func (p *Progress) Reconnected() { p.update(func(s *Snapshot) { s.Reconnects++ }) }

@@ -77,8 +77,4 @@ func (n Notes) clone() Notes {
 }
 
 // SetUnmet sets the fields that settings name and no message had. They must not be changed afterwards.
-func (p *Progress) SetUnmet(unmet []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state.Unmet = unmet
-}
+func (p *Progress) SetUnmet(unmet []string) { p.update(func(s *Snapshot) { s.Unmet = unmet }) }

@@ -30,7 +30,7 @@ type Progress struct {
 	stalled
 	history
 	ended     bool
-	observers []func(Flush)
+	observers []func(*Flush)
 }
 
 // New returns the counts, at zero, of a run that writes to tables.
@@ -41,6 +41,13 @@ func New(tables ...string) *Progress {
 		p.AddTable(name)
 	}
 	return p
+}
+
+// update changes the state.
+func (p *Progress) update(change func(*Snapshot)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.state)
 }
 
 // Describe sets what the run is called, and its limits. It must be called before the run.
@@ -54,7 +61,7 @@ func (p *Progress) AddTable(name string) {
 }
 
 // Observe adds a function that the flushing goroutine calls for each flush. It must be called before the run.
-func (p *Progress) Observe(f func(Flush)) { p.observers = append(p.observers, f) }
+func (p *Progress) Observe(f func(*Flush)) { p.observers = append(p.observers, f) }
 
 // End records that the run has ended, so rates cover all of it.
 func (p *Progress) End(err error) {
@@ -67,17 +74,11 @@ func (p *Progress) End(err error) {
 
 // Flushing records that a flush begins. It lasts until [Progress.FlushEnded].
 func (p *Progress) Flushing(rows int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state.Writing = &Writing{Began: now(), Rows: int64(rows), tried: now()}
+	p.update(func(s *Snapshot) { s.Writing = &Writing{Began: now(), Rows: int64(rows), tried: now()} })
 }
 
 // FlushEnded records that the flush has ended.
-func (p *Progress) FlushEnded() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state.Writing = nil
-}
+func (p *Progress) FlushEnded() { p.update(func(s *Snapshot) { s.Writing = nil }) }
 
 // Sent records how many rows of the current flush were sent to the database.
 func (p *Progress) Sent(rows int) {
@@ -98,55 +99,42 @@ func (p *Progress) Searching(at sink.Searching) {
 	}
 }
 
-// A Flush is a committed flush.
-type Flush struct {
-	Took time.Duration
-	Rows int // of all tables
-	// WritesPerRow is how often the run has written each row, on average, in batches that filled their memory; 0: none did.
-	WritesPerRow float64
-	Tables       []TableCounts // in the order of the tables
-}
-
-// Flushed counts a flush.
-func (p *Progress) Flushed(f Flush) {
+// Flushed counts a committed flush. tables are in the order in which they were added.
+func (p *Progress) Flushed(took time.Duration, tables []TableCounts, writesPerRow float64) {
 	p.mu.Lock()
 	all := TableCounts{}
-	for i := range f.Tables {
-		p.tables[i].add(&f.Tables[i])
-		all.add(&f.Tables[i])
+	for i := range tables {
+		p.tables[i].add(&tables[i])
+		all.add(&tables[i])
 	}
+	flush := &Flush{At: now(), Seconds: took.Seconds(), Rows: all.Written(), Messages: all.Messages, BatchRows: all.Messages - all.Coalesced}
 	p.state.Batches++
-	p.state.WritesPerRow = f.WritesPerRow
-	p.state.LastFlush = &Flushed{At: now(), Seconds: f.Took.Seconds(), Rows: all.Written(), Messages: all.Messages}
-	p.state.LastCommit, p.trouble, p.unreachable = p.state.LastFlush.At, Stall{}, Stall{}
+	p.state.WritesPerRow, p.state.LastFlush, p.state.LastCommit = writesPerRow, flush, flush.At
+	p.trouble, p.unreachable = Stall{}, Stall{}
 	p.mu.Unlock()
 	for _, observe := range p.observers {
-		observe(f)
+		observe(flush)
 	}
 }
 
 // CommittedBefore records the time of an earlier run's last commit.
 func (p *Progress) CommittedBefore(at time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if at.After(p.state.LastCommit.Time) {
-		p.state.LastCommit = Time{at}
-	}
+	p.update(func(s *Snapshot) {
+		if at.After(s.LastCommit.Time) {
+			s.LastCommit = Time{at}
+		}
+	})
 }
 
 // Executed counts an execution of the user's SQL.
 func (p *Progress) Executed(ok bool) {
-	if ok {
-		p.count(&p.state.Executed.OK)
-	} else {
-		p.count(&p.state.Executed.Failed)
-	}
-}
-
-func (p *Progress) count(n *int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	*n++
+	p.update(func(s *Snapshot) {
+		if ok {
+			s.Executed.OK++
+		} else {
+			s.Executed.Failed++
+		}
+	})
 }
 
 // Retry counts a retried database call and notes the outage; nil ends the outage. See [sink.Retry].
@@ -195,19 +183,16 @@ func (s *Stall) failed(e *sink.Error) {
 
 // Step records that the reader is alive. Step(false) records that it has ended.
 func (p *Progress) Step(alive bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state.step = Time{}
+	at := Time{}
 	if alive {
-		p.state.step = now()
+		at = now()
 	}
+	p.update(func(s *Snapshot) { s.step = at })
 }
 
 // Stopped records how far a source was read. It is called once per source at the end of the run.
-func (p *Progress) Stopped(s Stop) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state.Stops = append(p.state.Stops, s)
+func (p *Progress) Stopped(stop Stop) {
+	p.update(func(s *Snapshot) { s.Stops = append(s.Stops, stop) })
 }
 
 // noteReject counts a rejected line of a source by its reason. p must be locked.
@@ -233,15 +218,7 @@ func (p *Progress) Rejected() int64 {
 }
 
 // SetBuffer sets how many bytes are in the batch that is being filled.
-func (p *Progress) SetBuffer(bytes int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state.Buffer = bytes
-}
+func (p *Progress) SetBuffer(bytes int64) { p.update(func(s *Snapshot) { s.Buffer = bytes }) }
 
 // SetSpool sets how many bytes in the spool are not committed.
-func (p *Progress) SetSpool(bytes int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.state.Spool = bytes
-}
+func (p *Progress) SetSpool(bytes int64) { p.update(func(s *Snapshot) { s.Spool = bytes }) }

@@ -22,8 +22,8 @@ func TestSnapshot_CountsBySourceAndTable(t *testing.T) {
 		b.Reject(&fold.Reject{Table: 1, Reason: feed.NotJSON})
 		b.Reject(&fold.Reject{Table: -1, Reason: feed.NotJSON})
 		a.Committed(8)
-		p.Flushed(status.Flush{Took: time.Second, Rows: 7, Tables: []status.TableCounts{
-			{Messages: 8, Coalesced: 2, Rows: status.Rows{Inserted: 4, Updated: 2, Unchanged: 3}}, {Messages: 1, Rows: status.Rows{Deleted: 1}}}})
+		p.Flushed(time.Second, []status.TableCounts{
+			{Messages: 8, Coalesced: 2, Rows: status.Rows{Inserted: 4, Updated: 2, Unchanged: 3}}, {Messages: 1, Rows: status.Rows{Deleted: 1}}}, 0)
 		s := p.Snapshot()
 		if s.Lines != 15 || s.Bytes != 150 || s.Pending != 7 || s.Rejected != 2 || s.Batches != 1 || s.LastFlush.Seconds != 1 || s.LastFlush.Rows != 7 || s.LastFlush.Messages != 9 || !s.LastCommit.Equal(time.Now()) {
 			t.Errorf("the run: %+v", s)
@@ -136,7 +136,7 @@ func TestNotReady(t *testing.T) {
 	want("")
 	p.Retry(&sink.Error{Reason: "locked"})
 	want("waiting for the database (locked)")
-	p.Flushed(status.Flush{Tables: make([]status.TableCounts, 1)})
+	p.Flushed(0, make([]status.TableCounts, 1), 0)
 	want("")
 	gone := fmt.Errorf("asking: %w", &sink.Error{Class: sink.Transient, Reason: "connection"})
 	p.DatabaseProbed(gone) // but flushes commit
@@ -146,7 +146,7 @@ func TestNotReady(t *testing.T) {
 	p.DatabaseProbed(nil)
 	want("")
 	p.DatabaseProbed(gone)
-	p.Flushed(status.Flush{Tables: make([]status.TableCounts, 1)})
+	p.Flushed(0, make([]status.TableCounts, 1), 0)
 	want("")
 	p.DatabaseProbed(&sink.Error{Class: sink.Transient, Reason: "locked"})
 	want("")

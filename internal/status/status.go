@@ -185,7 +185,7 @@ type Flushes struct {
 	// WritesPerRow is how often each row was written, on average, in batches that filled their memory; 0: none did.
 	WritesPerRow float64          `json:"writes_per_row,omitempty"`
 	Writing      *Writing         `json:"flushing,omitempty"` // nil: no flush is running
-	LastFlush    *Flushed         `json:"last_flush,omitempty"`
+	LastFlush    *Flush           `json:"last_flush,omitempty"`
 	LastCommit   Time             `json:"last_commit,omitzero"` // by this run or an earlier one
 	Retries      map[string]int64 `json:"retries"`              // of database calls, by reason
 }
@@ -200,12 +200,13 @@ type Writing struct {
 	tried  Time   // when it began, was last retried, or last wrote a piece of a search
 }
 
-// Flushed is a flush that was committed.
-type Flushed struct {
-	At       Time    `json:"time"`
-	Seconds  float64 `json:"seconds"`
-	Rows     int64   `json:"rows"` // written
-	Messages int64   `json:"messages"`
+// A Flush is a flush that was committed.
+type Flush struct {
+	At        Time    `json:"time"`
+	Seconds   float64 `json:"seconds"`
+	Rows      int64   `json:"rows"` // written
+	Messages  int64   `json:"messages"`
+	BatchRows int64   `json:"-"`
 }
 
 // Executed counts executions of the user's SQL (every).

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/feed"
-	"github.com/weirsync/weir/internal/fold/schema"
 )
 
 // A Type is the type that a column's values are converted to; see [ParseType].
@@ -102,12 +101,6 @@ func (t Type) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
 func (t *Type) UnmarshalText(text []byte) (err error) {
 	*t, err = ParseType(string(text))
 	return err
-}
-
-// IsTime reports whether values of the type are points in time or dates.
-func (t Type) IsTime() bool {
-	c := rules[t.Kind].column
-	return c == schema.Instant || c == schema.Day
 }
 
 // CutAs splits "PATH as TYPE"; either part may be missing. A field may have the name as.

@@ -38,9 +38,9 @@ func New(p *status.Progress) *Registry {
 	rows := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "weir_batch_rows", Help: "Rows of a batch.", ConstLabels: labels,
 		Buckets: prometheus.ExponentialBuckets(1, 4, 11), NativeHistogramBucketFactor: 1.1})
 	reg.MustRegister(took, rows)
-	p.Observe(func(f status.Flush) {
-		took.Observe(f.Took.Seconds())
-		rows.Observe(float64(f.Rows))
+	p.Observe(func(f *status.Flush) {
+		took.Observe(f.Seconds)
+		rows.Observe(float64(f.BatchRows))
 	})
 	return &Registry{job: label(run.Job), run: reg, process: process}
 }

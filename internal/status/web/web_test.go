@@ -122,7 +122,7 @@ func TestHandler_NamesAndLinesAreText(t *testing.T) {
 	l.Reject(&fold.Reject{Reason: feed.NotJSON})
 	s.Progress.Open(hostile+"/f", status.File).Locate(1, func() (int64, int64) { return 1, 2 })
 	s.Progress.Open("kafka://c/"+hostile+"/1", status.Partition).Partition(hostile, "1", func() int64 { return 1 }, func() bool { return true })
-	s.Progress.Flushed(status.Flush{Rows: 1, Tables: make([]status.TableCounts, 2)})
+	s.Progress.Flushed(0, make([]status.TableCounts, 2), 0)
 	w := get(t, s, loopback, "GET", "localhost", "/")
 	if text := w.Body.String(); w.Code != 200 || strings.Contains(text, "<script>") || strings.Contains(text, "<img") || !strings.Contains(text, "&lt;script&gt;") {
 		t.Errorf("%d\n%s", w.Code, text)
@@ -185,7 +185,7 @@ func TestPage_Charts(t *testing.T) {
 		defer s.Progress.Watch()()
 		run := func(d time.Duration, rows int64) {
 			for range d / time.Second {
-				s.Progress.Flushed(status.Flush{Rows: 1000, Tables: []status.TableCounts{{Rows: status.Rows{Inserted: rows, Unchanged: 1000 - rows}}}})
+				s.Progress.Flushed(0, []status.TableCounts{{Messages: 1000, Rows: status.Rows{Inserted: rows, Unchanged: 1000 - rows}}}, 0)
 				time.Sleep(time.Second)
 				synctest.Wait()
 			}

@@ -56,15 +56,16 @@ func castTo(x raw, t cast.Type, textTypes bool) (raw, bool) {
 	if v.Kind == JSON {
 		return "", false
 	}
+	isTime := strings.HasPrefix(string(t.Kind), "timestamp") || t.Kind == cast.Date || t.Kind == cast.DateDays
 	if word := strings.ToLower(v.Text); v.Kind == String {
 		switch {
-		case strings.TrimPrefix(word, "-") == "infinity" && t.IsTime():
+		case strings.TrimPrefix(word, "-") == "infinity" && isTime:
 			return text(word), true
 		case (word == "nan" || strings.TrimPrefix(word, "-") == "infinity") && (t.Kind == cast.Real || t.Kind == cast.Numeric && t.Precision == 0):
 			return text(map[string]string{"nan": "NaN", "infinity": "Infinity", "-infinity": "-Infinity"}[word]), true
 		}
 	}
-	if v.Text == "9223372036854775807" && t.IsTime() && t.Kind != cast.Date && t.Kind != cast.DateDays { // Debezium's
+	if v.Text == "9223372036854775807" && isTime && t.Kind != cast.Date && t.Kind != cast.DateDays { // Debezium's
 		return text("infinity"), true
 	}
 	n, isNumber := rational(v.Text)
