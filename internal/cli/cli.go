@@ -69,11 +69,16 @@ type env struct {
 	stopped func() os.Signal
 }
 
+// newEnv returns the environment of this process.
+func newEnv() *env {
+	return &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal, lookupEnv: os.LookupEnv, environ: os.Environ}
+}
+
 // Main runs the program and returns its exit code.
 func Main() int {
 	// Writing to a closed pipe returns an error instead of ending the process.
 	signal.Ignore(syscall.SIGPIPE)
-	w := &env{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, terminal: term.IsTerminal, lookupEnv: os.LookupEnv, environ: os.Environ}
+	w := newEnv()
 	ctx, done := w.untilSignal()
 	defer done()
 	return w.run(ctx, os.Args[1:])
@@ -197,7 +202,7 @@ func (e *env) exitCode(err error) int {
 }
 
 // Commands returns the command line of weir with all its commands, for programs that document it.
-func Commands() *cobra.Command { return (&env{lookupEnv: os.LookupEnv}).root() }
+func Commands() *cobra.Command { return newEnv().root() }
 
 func (e *env) root() *cobra.Command {
 	root := &cobra.Command{

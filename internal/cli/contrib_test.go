@@ -58,7 +58,7 @@ func exposed(t *testing.T) map[string][]string {
 	}
 	p.Note(status.Ignored, "f", 1)
 	reg.Database("weir_sqlite_wal_bytes", "Size.", func() int64 { return 1 })
-	reg.RejectsStored(1)
+	p.DatabaseProbed(1, nil)
 	file := filepath.Join(t.TempDir(), "weir.prom")
 	testcheck.NoError(t, reg.WriteFile(file, 0, true))
 	w := httptest.NewRecorder()

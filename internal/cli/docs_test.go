@@ -20,7 +20,7 @@ func TestDocs_CommandPagesAreCurrent(t *testing.T) {
 	if *testcheck.Update {
 		made = dir
 	}
-	root := (&env{}).root()
+	root := newEnv().root()
 	root.DisableAutoGenTag = true
 	writePages(t, root, made)
 	pages, err := filepath.Glob(filepath.Join(made, "*.md"))

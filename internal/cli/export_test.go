@@ -2,13 +2,12 @@ package cli
 
 import (
 	"fmt"
-	"os"
 	"strings"
 )
 
 // Parses parses the arguments of weir. whole also checks the number of operands.
 func Parses(args []string, whole bool) error {
-	root := (&env{lookupEnv: os.LookupEnv}).root()
+	root := newEnv().root()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
 	c, rest, err := root.Find(args)

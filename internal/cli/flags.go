@@ -72,15 +72,12 @@ var fileFlags = []string{"to", "config", "init", "spool", "capture", "metrics-fi
 
 func completeValues(c *cobra.Command) {
 	c.Flags().VisitAll(func(fl *pflag.Flag) {
-		words, directive := []string(nil), cobra.ShellCompDirectiveNoFileComp
+		var words []string
 		if v, ok := fl.Value.(interface{ Choices() []string }); ok {
 			words = v.Choices()
 		}
-		switch {
-		case words != nil:
-		case fl.Value.Type() == "bool" || slices.Contains(fileFlags, fl.Name):
-			return
+		if words != nil || fl.Value.Type() != "bool" && !slices.Contains(fileFlags, fl.Name) {
+			_ = c.RegisterFlagCompletionFunc(fl.Name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)) // the flag exists
 		}
-		_ = c.RegisterFlagCompletionFunc(fl.Name, cobra.FixedCompletions(words, directive)) // the flag exists
 	})
 }

@@ -13,14 +13,8 @@ const foldBuffer = 256 << 20
 
 // surroundings returns the drivers, source kinds, variables and stdin of this process.
 func (e *env) surroundings() *settings.Env {
-	around := &settings.Env{Drivers: drivers, Lookup: e.lookupEnv, Stdin: e.stdin, Log: e.log}
-	if e.environ != nil {
-		around.Environ = e.environ()
-	}
-	if e.terminal != nil {
-		around.Asks = e.stdin == os.Stdin && e.terminal(int(os.Stdin.Fd()))
-	}
-	return around
+	return &settings.Env{Drivers: drivers, Lookup: e.lookupEnv, Environ: e.environ(), Stdin: e.stdin, Log: e.log,
+		Asks: e.stdin == os.Stdin && e.terminal(int(os.Stdin.Fd()))}
 }
 
 func (e *env) newSpec() *settings.Spec { return settings.New(e.surroundings()) }

@@ -197,9 +197,9 @@ func TestRunLog_Stalls(t *testing.T) {
 		fails("locked", 12)
 		says("warning: waiting for the database (locked), for 10s: it failed", ended+"(locked), for 12s")
 		time.Sleep(time.Minute)
-		p.DatabaseProbed(&sink.Error{Class: sink.Transient, Reason: "connection", Err: errors.New("it failed")}) // by a run that is idle
+		p.DatabaseProbed(0, &sink.Error{Class: sink.Transient, Reason: "connection", Err: errors.New("it failed")}) // by a run that is idle
 		time.Sleep(time.Second)
-		p.DatabaseProbed(nil)
+		p.DatabaseProbed(0, nil)
 		time.Sleep(time.Second)
 		says("warning: "+waiting+": it failed", ended+"(connection), for 1s")
 	})

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/weirsync/weir/internal/settings"
+	"github.com/weirsync/weir/internal/sink"
 )
 
 const (
@@ -50,15 +52,13 @@ func countStored(ctx context.Context, o *settings.Output, count func(context.Con
 // storedRejects updates the metric of the job's rejected lines in the database. If that fails, the metric is unchanged
 // and the run is not ready.
 func (r *syncRun) storedRejects(ctx context.Context) error {
-	db, err := r.inspect(ctx)
+	var n int64
+	db, err := r.plan.To.Reader(ctx, r.plan.To.Dest, sink.Options{Cache: readerCache, Log: slog.New(slog.DiscardHandler)})
 	if err == nil {
-		var n int64
-		if n, err = db.StoredRejects(ctx, r.job.Job); err == nil {
-			r.metrics.RejectsStored(n)
-		}
+		n, err = db.StoredRejects(ctx, r.plan.Job.Job)
 		err = errors.Join(err, db.Close())
 	}
-	r.p.DatabaseProbed(err)
+	r.p.DatabaseProbed(n, err)
 	if err != nil {
 		r.log.Debug(fmt.Sprintf("counting the stored rejects: %v", err))
 	}

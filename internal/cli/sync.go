@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -115,7 +114,7 @@ func (e *env) sync(ctx context.Context, o *settings.Spec, args []string) error {
 		}
 	}
 	limitMemory(c.Buffer)
-	run := &syncRun{env: e, o: o, plan: plan, to: plan.To, job: c, p: p, metrics: metrics.New(p), out: out}
+	run := &syncRun{env: e, o: o, plan: plan, p: p, metrics: metrics.New(p), out: out}
 	stop, err := run.serve(ctx)
 	if err == nil {
 		err = run.run(ctx)
@@ -137,8 +136,6 @@ type syncRun struct {
 	*env
 	o       *settings.Spec
 	plan    *settings.Plan
-	to      settings.Destination
-	job     pipeline.Config
 	p       *status.Progress
 	metrics *metrics.Registry
 	out     *printer
@@ -159,12 +156,12 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 		}
 		manager.started()
 	}
-	retry := sink.Retry{Patience: r.job.Source.RetryFor, OnRetry: onRetry, Stop: ctx}
-	var db sink.Sink
-	options := r.o.SinkOptions(pageCache(r.job.Buffer), r.log)
+	retry := sink.Retry{Patience: r.plan.Job.Source.RetryFor, OnRetry: onRetry, Stop: ctx}
+	to, db := r.plan.To, sink.Sink(nil)
+	options := r.o.SinkOptions(pageCache(r.plan.Job.Buffer), r.log)
 	options.Stop = ctx
 	err = retry.Do(ctx, func() error {
-		db, err = r.to.Open(ctx, r.to.Dest, options)
+		db, err = to.Open(ctx, to.Dest, options)
 		return err
 	})
 	if err != nil {
@@ -180,7 +177,7 @@ func (r *syncRun) run(ctx context.Context) (err error) {
 			r.metrics.Database(gauge.Name, gauge.Help, gauge.Read)
 		}
 	}
-	claims, err := r.to.OpenClaims(ctx, r.to.Dest, r.job.Job, options)
+	claims, err := to.OpenClaims(ctx, to.Dest, r.plan.Job.Job, options)
 	if err != nil {
 		return err
 	}
@@ -229,11 +226,6 @@ func (r *syncRun) apply(ctx context.Context, db sink.Sink, claims sink.Claims, r
 		}
 	}
 	return countStored(ctx, &r.o.Output, r.storedRejects, func() error { return pipeline.Run(ctx, c, db, claims, r.p) })
-}
-
-// inspect opens a second connection that only reads.
-func (r *syncRun) inspect(ctx context.Context) (sink.Inspector, error) {
-	return r.to.Reader(ctx, r.to.Dest, sink.Options{Cache: readerCache, Log: slog.New(slog.DiscardHandler)})
 }
 
 // shownJob returns the name of a job in messages and metrics.

@@ -157,15 +157,19 @@ func (p *Progress) Retry(e *sink.Error) {
 	}
 }
 
-// DatabaseProbed records the result of a query between flushes. Without it, a run that has nothing to write would not
-// notice that the database is unavailable. A lock does not count, because it may be the run's own.
-func (p *Progress) DatabaseProbed(err error) {
+// DatabaseProbed records the result of a query between flushes: how many rejected lines the database keeps, or an error.
+// Without it, a run that has nothing to write would not notice that the database is unavailable. A lock does not count,
+// because it may be the run's own.
+func (p *Progress) DatabaseProbed(storedRejects int64, err error) {
 	e, failed := errors.AsType[*sink.Error](err)
 	failed = failed && e.Class != sink.Permanent && e.Reason != "locked"
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	used := p.state.LastCommit.After(p.probed.Time) // by the run since the last probe
 	p.probed = now()
+	if err == nil {
+		p.state.StoredRejects = &storedRejects
+	}
 	if used || !failed {
 		p.unreachable = Stall{}
 		return

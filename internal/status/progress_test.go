@@ -139,18 +139,18 @@ func TestNotReady(t *testing.T) {
 	p.Flushed(0, make([]status.TableCounts, 1), 0)
 	want("")
 	gone := fmt.Errorf("asking: %w", &sink.Error{Class: sink.Transient, Reason: "connection"})
-	p.DatabaseProbed(gone) // but flushes commit
+	p.DatabaseProbed(0, gone) // but flushes commit
 	want("")
-	p.DatabaseProbed(gone) // a run that has nothing to write
+	p.DatabaseProbed(0, gone) // a run that has nothing to write
 	want("waiting for the database (connection)")
-	p.DatabaseProbed(nil)
+	p.DatabaseProbed(0, nil)
 	want("")
-	p.DatabaseProbed(gone)
+	p.DatabaseProbed(0, gone)
 	p.Flushed(0, make([]status.TableCounts, 1), 0)
 	want("")
-	p.DatabaseProbed(&sink.Error{Class: sink.Transient, Reason: "locked"})
+	p.DatabaseProbed(0, &sink.Error{Class: sink.Transient, Reason: "locked"})
 	want("")
-	p.DatabaseProbed(&sink.Error{Class: sink.Permanent, Reason: "permission"})
+	p.DatabaseProbed(0, &sink.Error{Class: sink.Permanent, Reason: "permission"})
 	want("")
 	l.Close() // the feed has ended; the run is about to end
 	want("")

@@ -68,7 +68,9 @@ type Findings struct {
 	Reasons    []Reason              `json:"reasons"` // of rejected lines, the most frequent first
 	Unassigned map[feed.Reason]int64 `json:"-"`       // lines that were rejected before a table was known
 	Notes      Notes                 `json:"notes"`
-	Unmet      []string              `json:"unmet_fields"` // fields that settings name and no message had, and what is meant; must not be changed
+	// StoredRejects are the rejected lines of the job in the database, from all runs; nil until it has answered.
+	StoredRejects *int64   `json:"-"`
+	Unmet         []string `json:"unmet_fields"` // fields that settings name and no message had, and what is meant; must not be changed
 }
 
 // Counts are counts of what was read, by the run or from a source.

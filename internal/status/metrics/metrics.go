@@ -90,6 +90,9 @@ func collect(s *status.Snapshot, emit emit) {
 		collectRejected(s.Unassigned, emit)
 	}
 	collectSources(s, emit)
+	if n := s.StoredRejects; n != nil {
+		emit("weir_rejects_stored", "Rejected lines of the job in the database, from all runs.", float64(*n))
+	}
 	if k := s.Kafka; k != nil {
 		emit("weir_kafka_partitions", "Partitions being read.", float64(k.Partitions))
 		emit("weir_kafka_group_partitions", "Partitions that the consumer group divides among its members; 0 without a group.", float64(k.GroupPartitions))

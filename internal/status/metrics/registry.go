@@ -18,7 +18,6 @@ type Registry struct {
 	job     string
 	run     *prometheus.Registry
 	process *prometheus.Registry // of Go and the process; not in the file
-	rejects prometheus.Gauge     // nil until the database has answered
 }
 
 // jobLabel is the label of all metrics of a run. Prometheus sets a label "job" itself.
@@ -56,16 +55,6 @@ func (r *Registry) gauge(name, help string, read func() float64) {
 // Database registers a gauge about the database.
 func (r *Registry) Database(name, help string, read func() int64) {
 	r.gauge(name, help, func() float64 { return float64(read()) })
-}
-
-// RejectsStored sets how many rejected lines of the job the database keeps. It must not be called concurrently.
-func (r *Registry) RejectsStored(n int64) {
-	if r.rejects == nil {
-		r.rejects = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_rejects_stored", Help: "Rejected lines of the job in the database, from all runs.",
-			ConstLabels: prometheus.Labels{jobLabel: r.job}})
-		r.run.MustRegister(r.rejects)
-	}
-	r.rejects.Set(float64(n))
 }
 
 // Handler serves the metrics.
