@@ -42,9 +42,9 @@ func (c *Config) weir(ctx context.Context, db Database, s *sample, level sink.Le
 		return one, err
 	}
 	p := status.New("t")
-	p.Observe(func(f status.Flush) {
+	p.Observe(func(f *status.Flush) {
 		one.flushes++
-		one.longest = max(one.longest, f.Took)
+		one.longest = max(one.longest, time.Duration(f.Seconds*float64(time.Second)))
 	})
 	run := pipeline.Config{Kind: file.Kind(file.Options{}), Sources: []string{s.path}, Limits: pipeline.Limits{BatchPeriod: period, Buffer: 256 << 20},
 		Rejects: pipeline.RejectRules{Max: int64(s.messages)}, Log: c.Log}

@@ -199,11 +199,11 @@ func (w *readersWork) run(ctx context.Context, rate int) (r *readersRun, err err
 	defer stop()
 	p, start := status.New("t"), time.Now()
 	begun := make(chan struct{})
-	p.Observe(func(f status.Flush) {
+	p.Observe(func(f *status.Flush) {
 		if r.flushes++; r.flushes == 1 {
 			close(begun)
 		}
-		r.longest = max(r.longest, f.Took)
+		r.longest = max(r.longest, time.Duration(f.Seconds*float64(time.Second)))
 	})
 	ended, lines := make(chan error, 1), 0
 	if rate > 0 {
