@@ -72,7 +72,7 @@ func folded(t *testing.T, spec *mapping.Mapping, lines ...string) (fate mapping.
 			return fate, errors.Join(errScan, l.Err)
 		}
 		l.Deletes = strings.Contains(line, `"op":"delete"`)
-		var r mapping.Result
+		var r *mapping.Result
 		if r, err = m.Map(&l, "", fold.Place{}); err == nil {
 			_, err = folders.Add(set, r.Rows, fold.Place{})
 		}

@@ -74,18 +74,19 @@ type Mapper struct {
 	read    *paths.Reader
 	decode  *envelope.Decoder // nil: the messages are the rows
 	message message           // reused for each message
+	out     Result            // of the last line
 	route   router
 	rows    rowBuilder
 }
 
 // NewMapper returns a mapper for the plan.
 func (p *Plan) NewMapper() *Mapper {
-	m := &Mapper{plan: p, read: p.trees.NewReader()}
+	m := &Mapper{plan: p, read: p.trees.NewReader(), out: Result{Table: -1}}
 	if p.stream != nil {
 		m.decode = p.stream.NewDecoder(m.read)
 	}
 	m.route.plan = p
-	m.rows = rowBuilder{plan: p, read: m.read, cast: &cast.Reader{}, decode: m.decode, scan: feed.NewScanner(p.names), adding: -1}
+	m.rows = rowBuilder{plan: p, read: m.read, cast: &cast.Reader{}, decode: m.decode, scan: feed.NewScanner(p.names), adding: -1, changes: make([]Row, 1)}
 	for i := range p.tables {
 		m.rows.tables = append(m.rows.tables, p.tables[i].newMemory())
 	}
@@ -110,9 +111,11 @@ func (m *Mapper) TakeMismatches() (all map[string]int64) {
 
 // Map maps a line of a source, which must have been scanned without an error. An error of type [*feed.Error] rejects
 // the line; any other error except a [*NewTable] ends the run.
-func (m *Mapper) Map(l *feed.Line, source string, at fold.Place) (Result, error) {
+func (m *Mapper) Map(l *feed.Line, source string, at fold.Place) (*Result, error) {
+	out := &m.out
 	if m.plan.plain {
-		return Result{Table: -1, Rows: m.rows.addLine(l)}, nil
+		out.Rows = m.rows.addLine(l)
+		return out, nil
 	}
 	m.rows.begin()
 	msg := &m.message
@@ -121,7 +124,7 @@ func (m *Mapper) Map(l *feed.Line, source string, at fold.Place) (Result, error)
 	}
 	msg.line, msg.place, msg.source = l, at, source
 	fate, err := m.fate(msg)
-	out := Result{Fate: fate, Table: -1, Warning: msg.Warning, Resume: msg.Resume}
+	*out = Result{Fate: fate, Table: -1, Warning: msg.Warning, Resume: msg.Resume}
 	if fate == NoTable && err == nil {
 		out.Discriminator = m.discriminator(msg)
 		err = m.plan.unmatchedError(&out.Discriminator)

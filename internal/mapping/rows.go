@@ -80,8 +80,9 @@ func (b *rowBuilder) result() []Row {
 // plain lines takes 1.1 times as long.
 func (b *rowBuilder) addLine(l *feed.Line) []Row {
 	t := &b.plan.tables[0]
-	b.changes = append(b.changes[:0], Row{Change: fold.Change{Fields: l.Fields, Unnumbered: l.Unnumbered, Text: l.Text}})
+	b.changes = b.changes[:1]
 	c := &b.changes[0].Change
+	c.Op, c.Fields, c.Unnumbered, c.Text, c.Version = fold.Upsert, l.Fields, l.Unnumbered, l.Text, feed.Field{}
 	if t.deletes != nil || !t.row.version.IsNowhere() {
 		b.read.BeginLine(0, l)
 		if v := b.read.Get(t.row.version); v != nil {

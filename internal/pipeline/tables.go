@@ -154,19 +154,20 @@ func (f *tables) foldLine(s *set, l *feed.Line, source string, at fold.Place) (t
 
 // result returns what a line does. The line was scanned without an error, or is null in a stream. source is the name of
 // its source. A [*feed.Error] rejects the line; any other error ends the run. The result is valid until the next call.
-func (f *tables) result(l *feed.Line, source string, at fold.Place) (mapping.Result, error) {
+func (f *tables) result(l *feed.Line, source string, at fold.Place) (*mapping.Result, error) {
 	if f.whole != nil {
 		r, err := f.whole.Map(l, source, at)
 		if err == nil {
-			f.notePassed(&r)
+			f.notePassed(r)
 		}
 		if err != nil || len(r.Rows) == 0 {
-			return mapping.Result{Table: -1, Resume: r.Resume}, err // the table may not be part of this run
+			r.Rows, r.Table = nil, -1 // the table may not be part of this run
+			return r, err
 		}
 	}
 	r, err := f.mapper.Map(l, source, at)
 	if err == nil && f.whole == nil { // otherwise whole has counted it
-		f.notePassed(&r)
+		f.notePassed(r)
 	}
 	return r, err
 }
