@@ -37,6 +37,7 @@ type Batch struct {
 	marks     bool   // some value begins with initialMark or relativeMark
 	patches   int    // bytes of patches that are not applied: what they make takes as many
 	text      []byte // buffer for a merged value
+	warmed    int    // so the compiler keeps the reads of Warm
 	rules     *rules
 	rows      rowStore
 	versions  versionStore

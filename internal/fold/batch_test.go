@@ -67,8 +67,8 @@ func TestBatch_KeysOfOneHash(t *testing.T) {
 				t.Fatalf("%d slots: key %d with another hash has the row %d", size, n, s.row)
 			}
 		}
-		if n := b.rows.likely(3 * others); n >= 0 {
-			t.Fatalf("%d slots: an unused tag finds row %d", size, n)
+		if r := b.rows.likely(3 * others); r != nil {
+			t.Fatalf("%d slots: an unused tag finds row %s", size, r.Key)
 		}
 		b.rows.rehash(size)
 	}

@@ -24,8 +24,7 @@ type Folder struct {
 	fields      fieldSet
 	declared    *Declared // of the last change that has types
 
-	now    current
-	warmed int // so the compiler keeps the reads of Warm
+	now current
 
 	nested     *nested
 	references references

@@ -80,12 +80,15 @@ func (s *rowStore) seek(hash uint64, key []byte) *slot {
 	}
 }
 
-// likely returns the number of the row whose key probably has this hash, or -1. It compares only tags.
-func (s *rowStore) likely(hash uint64) int32 {
+// likely returns the row whose key probably has this hash, or nil. It compares only tags.
+func (s *rowStore) likely(hash uint64) *Row {
 	mask := uint64(len(s.index) - 1)
 	for i := hash & mask; ; i = (i + 1) & mask {
-		if at := s.index[i]; at.row == 0 || at.tag == tagOf(hash) {
-			return at.row - 1
+		switch at := s.index[i]; {
+		case at.row == 0:
+			return nil
+		case at.tag == tagOf(hash):
+			return &s.all[at.row-1]
 		}
 	}
 }

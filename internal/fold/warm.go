@@ -20,17 +20,11 @@ func (f *Folder) Warm(b *Batch, lines []feed.Line, at int) {
 	if at%warmLines != 0 || len(f.now.keys) != 1 || len(b.rows.all) == 0 || b.arena.bytes() < inCache {
 		return
 	}
-	var hashes [warmLines]uint64
 	var rows [warmLines]*Row
 	lines = lines[at:min(at+warmLines, len(lines))]
 	for i := range lines {
 		if k := f.keyOf(&lines[i]); k != nil {
-			hashes[i] = maphash.Bytes(seed, k)
-		}
-	}
-	for i, h := range hashes {
-		if n := b.rows.likely(h); h != 0 && n >= 0 {
-			rows[i] = &b.rows.all[n]
+			rows[i] = b.rows.likely(maphash.Bytes(seed, k))
 		}
 	}
 	sum := 0
@@ -52,7 +46,25 @@ func (f *Folder) Warm(b *Batch, lines []feed.Line, at int) {
 			}
 		}
 	}
-	f.warmed = sum
+	b.warmed = sum
+}
+
+// Warm reads the memory that [Batch.Value] will touch for some rows into the CPU's cache, as [Folder.Warm] does.
+func (b *Batch) Warm(rows []*Row) {
+	sum := 0
+	for _, r := range rows {
+		if n := len(r.cells); n > 0 {
+			sum += int(r.cells[0]) + int(r.cells[n-1])
+		}
+	}
+	for _, r := range rows {
+		for _, c := range r.cells {
+			if c != 0 {
+				sum += int(*b.arena.at(c))
+			}
+		}
+	}
+	b.warmed = sum
 }
 
 // keyOf returns the text of a line's key if it is a plain string in the same position as in the last line, else nil.

@@ -141,6 +141,7 @@ func (w *writer) writeSome(rows []*fold.Row, wait bool) error {
 		}
 		return nil
 	}
+	w.layout.b.Warm(rows)
 	for i, r := range rows {
 		w.layout.read(w.buffer.row(i), r)
 	}
