@@ -42,10 +42,11 @@ type Searching struct {
 // Search writes a flush whose rows the database rejects, and returns the messages at fault. batches are f's, as the
 // driver writes them, and rows their rows.
 //
-// It writes the messages in feed order, in pieces that are halved at each rejection. A message that is rejected alone
-// is a reject, unless it waits for another: then it is set aside, and with it all later messages of its rows. What was
-// set aside is retried, first together, then in pieces, as long as that helps. So the first message in the feed gets a
-// unique value, messages may need later ones, and all rows of a message are written, or none.
+// It writes the messages in feed order, in pieces that are halved at each rejection. A message that is rejected alone is
+// a reject, unless it waits for another, or messages before it wait, which it may need: then it is set aside, and with it
+// all later messages of its rows. What was set aside is retried, first together, then in pieces, as long as that helps.
+// So the first message in the feed gets a unique value, messages may need others, and all rows of a message are written,
+// or none.
 func Search(f *Flush, batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) ([]fold.Reject, error) {
 	if slices.ContainsFunc(batches, func(b *fold.Batch) bool { return b.Rows() > 0 && !b.Table.HasConstraints }) {
 		return nil, writeUnlogged(batches, rows, w)
@@ -73,9 +74,7 @@ type search struct {
 	state   Searching
 	rejects []fold.Reject
 
-	// Of one pass:
-	aside   map[int]bool    // the messages that are set aside, by index
-	waiting map[rowKey]bool // their rows
+	waiting map[rowKey]bool // the rows of the messages that the pass sets aside
 }
 
 // A rowKey identifies a row among all tables.
@@ -86,10 +85,11 @@ type rowKey struct {
 
 // pass writes messages in pieces, the first of a given size, and returns those that it set aside.
 func (s *search) pass(todo []fold.Message, size int) (aside []fold.Message, err error) {
-	s.aside, s.waiting = map[int]bool{}, map[rowKey]bool{}
+	s.waiting = map[rowKey]bool{}
 	for p := (pieces{of: len(todo), size: size}); p.at < p.of; {
 		n := p.next()
-		piece, last := s.piece(todo, p.at, n)
+		some := todo[p.at : p.at+n]
+		piece, waits := s.split(some)
 		refused, err := s.write(piece)
 		switch {
 		case err != nil:
@@ -101,46 +101,42 @@ func (s *search) pass(todo []fold.Message, size int) (aside []fold.Message, err 
 			p.failed(n, refused.Slow)
 			continue
 		default:
-			p.rejected(last + 1 - p.at)
-			if refused.Waits && !s.final {
-				s.setAside(todo, last)
+			p.rejected(n)
+			if (refused.Waits || len(s.waiting) > 0) && !s.final {
+				s.wait(piece[0])
+				waits = some
 			} else {
 				s.reject(piece[0], refused)
 			}
 		}
+		aside = append(aside, waits...)
 		if err := s.f.tellSearching(s.state); err != nil {
 			return nil, err
-		}
-	}
-	for i, m := range todo {
-		if s.aside[i] {
-			aside = append(aside, m)
 		}
 	}
 	return aside, nil
 }
 
-// piece returns the next n messages, without those that it sets aside, and the index of the last one.
-func (s *search) piece(todo []fold.Message, at, n int) (piece []fold.Message, last int) {
-	if len(s.aside) == 0 {
-		return todo[at : at+n], at + n - 1
+// split separates messages to write from later messages of rows that wait, which must not overtake the earlier ones.
+func (s *search) split(all []fold.Message) (piece, waits []fold.Message) {
+	if len(s.waiting) == 0 {
+		return all, nil
 	}
-	for i := at; i < at+n; i++ {
-		if slices.ContainsFunc(todo[i], func(c fold.Single) bool { return s.waiting[keyOf(c)] }) {
-			s.setAside(todo, i)
+	for _, m := range all {
+		if slices.ContainsFunc(m, func(c fold.Single) bool { return s.waiting[keyOf(c)] }) {
+			s.wait(m)
+			waits = append(waits, m)
 		} else {
-			piece, last = append(piece, todo[i]), i
+			piece = append(piece, m)
 		}
 	}
-	return piece, last
+	return piece, waits
 }
 
 func keyOf(c fold.Single) rowKey { return rowKey{c.Table, string(c.Key())} }
 
-// setAside sets a message aside. Later messages of its rows must not overtake it.
-func (s *search) setAside(todo []fold.Message, at int) {
-	s.aside[at] = true
-	for _, c := range todo[at] {
+func (s *search) wait(m fold.Message) {
+	for _, c := range m {
 		s.waiting[keyOf(c)] = true
 	}
 }
@@ -200,7 +196,7 @@ func (p *pieces) failed(n int, slow bool) {
 	}
 }
 
-// rejected records that the last of the next n messages is rejected alone.
+// rejected records that one of the next n messages is rejected alone.
 func (p *pieces) rejected(n int) { p.at, p.size, p.success = p.at+n, max(1, p.success/8), 0 }
 
 // writeUnlogged writes rows whose messages were not kept, and which may be too many at once for the database's time
