@@ -28,8 +28,8 @@ func (e *Refusal) Unwrap() error { return e.Err }
 // A RowWriter writes rows of a flush in the open transaction.
 type RowWriter interface {
 	// Write writes all of the rows, indexed by table, or none. It upserts first, parents before children, and then
-	// deletes, children before parents. If the rows are at fault, the error is a [Refusal]. together checks foreign keys
-	// after all rows are written, where the database can.
+	// deletes, children before parents. If the rows are at fault, the error is a [Refusal]. together: they may be of
+	// several messages. Foreign keys are then checked after all rows are written, where the database can.
 	Write(rows [][]*fold.Row, together bool) error
 }
 
@@ -205,7 +205,7 @@ func writeUnlogged(batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) error
 	for todo := [][][]*fold.Row{rows}; len(todo) > 0; {
 		piece := todo[0]
 		todo = todo[1:]
-		err := w.Write(piece, false)
+		err := w.Write(piece, true)
 		var why *Refusal
 		switch {
 		case err == nil:

@@ -91,7 +91,6 @@ var states = map[string]struct {
 	"53200":          {sink.Transient, "resources", "where its shared memory is meant, raise max_locks_per_transaction: each source of a job holds a lock"},
 	"53300":          {sink.Transient, "connections", ""},
 	"53100":          {sink.Transient, sink.DiskFull, "free some space"},
-	"55000":          {sink.Permanent, "error", ""},
 	"57P04":          {sink.Permanent, "error", ""},
 	"42501":          {sink.Permanent, "permission", ""},
 	"28P01":          {sink.Permanent, "login", "the password comes from --to, PGPASSWORD or ~/.pgpass (or PGPASSFILE); the file is read at each connection"},

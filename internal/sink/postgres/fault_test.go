@@ -492,7 +492,7 @@ func TestFlush_StatementTimeoutBehindALock(t *testing.T) {
 			r.Fold(line, `{"id":2,"b.x":-1}`)
 			failed := 0
 			res, _ := patient(t, r, func(reason string) {
-				if failed++; reason == "timeout" && failed == 1 {
+				if failed++; reason == "locked" && failed == 1 {
 					db.Exec(t, "COMMIT")
 				}
 			})
@@ -526,7 +526,7 @@ func TestFlush_StatementTimeoutOfSeveralTables(t *testing.T) {
 			r.Fold(fmt.Sprintf(`{"id":%d,"a.x":"2","b.x":"2"}`, id))
 		}
 		_, again := patient(t, r, func(string) { db.Exec(t, "COMMIT") })
-		if !slices.Contains(again, "timeout") {
+		if !slices.Contains(again, "locked") {
 			t.Errorf("retried for %v", again)
 		}
 		sinktest.Expect(t, db, "SELECT count(*) FROM a JOIN b USING (id) WHERE a.x = '2' AND b.x = '2'", "200")

@@ -84,10 +84,10 @@ func (a *attempt) count(r []result) bool {
 
 // split divides a statement's count into inserts, updates and deletes, by the server's counters before and after: its
 // tag has only the sum. The counters include what triggers and foreign keys of the table write to it; the tag does not.
-func (u *upsert) split(all int64, before, after [][]byte) (inserted, updated, deleted int64) {
+func (p *tablePlan) split(all int64, before, after [][]byte) (inserted, updated, deleted int64) {
 	count := func(column int) int64 { return sink.Number(after[column]) - sink.Number(before[column]) }
-	if inserted = min(count(0), all); u.removes() {
-		deleted = min(count(1), all-inserted, int64(u.acts.deletes))
+	if inserted = min(count(0), all); p.removes() {
+		deleted = min(count(1), all-inserted, int64(p.acts.deletes))
 	}
 	return inserted, all - inserted - deleted, deleted
 }

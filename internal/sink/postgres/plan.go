@@ -50,7 +50,8 @@ type tablePlan struct {
 	about    int       // how many rows messages are about, written or not
 	versions *versions // nil: the rows have none
 	isNew    bool      // the rows are probably all new, and can be copied into the table
-	upsert
+	only     bool      // no other table is written; otherwise deletes wait until all tables have their rows
+	*shape
 }
 
 // mergeRows adds statements that write the parts' rows: upserts in the order of the parts, then deletes in reverse. For
@@ -121,7 +122,7 @@ func (p *part) maySeemNew() bool {
 
 // newPlan plans to write rows of a batch.
 func (p *part) newPlan(b *fold.Batch, rows []*fold.Row) *tablePlan {
-	return &tablePlan{batch: b, rows: rows, about: len(p.writes), upsert: upsert{shape: p.newShape(b, rows)}}
+	return &tablePlan{batch: b, rows: rows, about: len(p.writes), shape: p.newShape(b, rows)}
 }
 
 // newShape returns the shape of rows of a batch.
@@ -228,7 +229,7 @@ func (p *part) write() {
 		n := s.put(g.statement())
 		s.statements[n].tally = inserted
 	case len(plan.rows) > 0: // otherwise nothing is newer than what the database has
-		s.put(plan.statements(plan.way)...)
+		s.put(plan.statements()...)
 	}
 	p.owns(from)
 }

@@ -69,32 +69,26 @@ func (c *pieces) Write(rows [][]*fold.Row, together bool) error {
 		c.noteMoved()
 		err = c.try()
 	}
-	alone := n == 1 || !together && c.keepsMessages()
+	alone := n == 1 || !together
 	if alone && isTimeout(err) {
-		err = c.tryWithoutLocks(err)
+		err = c.tryWithoutLocks()
 	}
 	if err == nil {
 		c.sent += n
 		c.f.TellSent(c.sent)
 	}
 	switch e := pgError(err); {
-	case isRefusal(e), errors.As(err, new(slowError)):
-		table, text := c.failedTable(), words(e)
+	case isTimeout(err) && !alone: // fewer may fit into the server's time limit
+		return &sink.Refusal{Err: err, Table: -1, Slow: true}
+	case isRefusal(e), isTimeout(err):
+		text := words(e)
 		if alone && isRefusal(e) {
 			text = c.columnOf(e) + text
 		}
-		return &sink.Refusal{Err: errors.New(text), Table: table, Waits: c.linked[constraintName(e)]}
-	case isTimeout(err) && !alone: // fewer may fit into the server's time limit
-		return &sink.Refusal{Err: err, Table: -1, Slow: true}
+		return &sink.Refusal{Err: errors.New(text), Table: c.failedTable(e), Waits: c.linked[constraintName(e)]}
 	default:
 		return err
 	}
-}
-
-// keepsMessages reports whether the batches have kept their messages. Then rows that are not written together are one
-// message's.
-func (c *pieces) keepsMessages() bool {
-	return !slices.ContainsFunc(c.parts, func(p *part) bool { return p.b.Rows() > 0 && !p.b.Table.HasConstraints })
 }
 
 // isTimeout reports whether the server ended a statement at its time limit, or somebody did.
@@ -103,23 +97,12 @@ func isTimeout(err error) bool {
 	return e != nil && e.Code == queryCanceled
 }
 
-// A slowError reports that one message alone exceeds the server's time limit.
-type slowError struct{ error }
-
-func (e slowError) Unwrap() error { return e.error }
-
 // tryWithoutLocks writes a message again that exceeded the time limit. If it waits for a lock now, it may have waited
 // then, and the limit says nothing about it.
-func (c *pieces) tryWithoutLocks(timeout error) error {
+func (c *pieces) tryWithoutLocks() error {
 	c.first = append(c.first, "SET LOCAL lock_timeout = '10ms'")
 	err := c.try()
 	c.first = append(c.first, patiently)
-	switch e := pgError(err); {
-	case isTimeout(err):
-		return slowError{err}
-	case e != nil && e.Code == lockNotAvailable:
-		return timeout
-	}
 	return err
 }
 
@@ -279,20 +262,11 @@ func (c *pieces) assumesNew() bool {
 	return c.moved == 0 && len(c.parts) == 1 && !p.b.Versioned() && len(p.writes) > fewStaged
 }
 
-// failedTable returns the index of the table whose statement failed; if the statement belongs to none and only one
-// table is written, that one; otherwise -1.
-func (c *pieces) failedTable() int {
+// failedTable returns the index of the table whose statement failed; if it checks constraints of all tables, of the one
+// that the error names, or -1.
+func (c *pieces) failedTable(e *pgconn.PgError) int {
 	of := c.script.failed().part
-	if of == nil { // it checks constraints
-		for _, p := range c.parts {
-			if len(p.writes) == 0 && p.plan == nil {
-				continue
-			}
-			if of != nil {
-				return -1
-			}
-			of = p
-		}
-	}
-	return slices.Index(c.parts, of)
+	return slices.IndexFunc(c.parts, func(p *part) bool {
+		return p == of || of == nil && p.after.ident == identOf(e.SchemaName, e.TableName)
+	})
 }

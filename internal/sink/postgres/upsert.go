@@ -10,12 +10,6 @@ import (
 	"github.com/weirsync/weir/internal/sink"
 )
 
-// An upsert applies staged rows to their table.
-type upsert struct {
-	*shape
-	only bool // no other table is written; otherwise deletes wait until all tables have their rows
-}
-
 // A tally classifies the rows that a statement affects.
 type tally int
 
@@ -29,22 +23,22 @@ const (
 	countsAfter
 )
 
-// statements returns the statements that write the rows in a way. They write in key order, so two writers cannot
+// statements returns the statements that write staged rows to their table. They write in key order, so two writers cannot
 // deadlock.
-func (u *upsert) statements(w way) []statement {
-	all := u.resolutions()
-	count := "SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))\nFROM (" + u.table.relations() + ") r (id)"
+func (p *tablePlan) statements() []statement {
+	all := p.resolutions()
+	count := "SELECT sum(pg_stat_get_xact_tuples_inserted(id)), sum(pg_stat_get_xact_tuples_deleted(id))\nFROM (" + p.table.relations() + ") r (id)"
 	all = append(all, statement{sql: count, tally: countsBefore})
-	if w == upserted {
-		all = append(all, statement{sql: u.upsertSQL(), tally: counted})
+	if p.way == upserted {
+		all = append(all, statement{sql: p.upsertSQL(), tally: counted})
 	} else {
-		for from := 0; from < len(u.fills); from += maxFills {
-			all = append(all, statement{sql: u.mergeSQL(from, min(from+maxFills, len(u.fills))), tally: counted})
+		for from := 0; from < len(p.fills); from += maxFills {
+			all = append(all, statement{sql: p.mergeSQL(from, min(from+maxFills, len(p.fills))), tally: counted})
 		}
 	}
 	all = append(all, statement{sql: count, tally: countsAfter})
-	if u.acts.deletes > 0 && !u.removes() && u.only {
-		all = append(all, u.delete())
+	if p.acts.deletes > 0 && !p.removes() && p.only {
+		all = append(all, p.delete())
 	}
 	return all
 }
@@ -52,24 +46,24 @@ func (u *upsert) statements(w way) []statement {
 // upsertSQL returns the upsert of staged rows. A key that another session inserts is waited for. Unlike a MERGE, it
 // proposes each row for insertion, so the table must accept a row that has only some columns, and locks rows that do
 // not change.
-func (u *upsert) upsertSQL() string {
-	proposed := *u.shape
-	proposed.columns = slices.Clone(u.columns)
+func (p *tablePlan) upsertSQL() string {
+	proposed := *p.shape
+	proposed.columns = slices.Clone(p.columns)
 	for i := range proposed.columns {
 		c := &proposed.columns[i]
-		c.value = "excluded." + ident(u.table.Columns[c.at].Name)
+		c.value = "excluded." + ident(p.table.Columns[c.at].Name)
 	}
 	action := "NOTHING"
 	if set, differs := proposed.assignments(""); set != nil {
-		action = fmt.Sprintf("UPDATE SET\n    %s\n  WHERE %s", u.setList(set), differs)
+		action = fmt.Sprintf("UPDATE SET\n    %s\n  WHERE %s", p.setList(set), differs)
 	}
-	into, values := u.inserted("")
+	into, values := p.inserted("")
 	return fmt.Sprintf("INSERT INTO %s AS t (%s)\nSELECT %s\nFROM %s s\nORDER BY s.n\nON CONFLICT (%s) DO %s",
-		u.table.ident, strings.Join(into, ", "), strings.Join(values, ", "), u.stage, sink.NameList(u.table.KeyColumns(), ident), action)
+		p.table.ident, strings.Join(into, ", "), strings.Join(values, ", "), p.stage, sink.NameList(p.table.KeyColumns(), ident), action)
 }
 
 // removes reports whether the MERGE deletes rows.
-func (u *upsert) removes() bool { return u.acts.deletes > 0 && u.only }
+func (p *tablePlan) removes() bool { return p.acts.deletes > 0 && p.only }
 
 // maxFills is how many fills one MERGE writes: it has an action for each.
 const maxFills = 16
@@ -78,30 +72,30 @@ const maxFills = 16
 // writes as it reads: no row is read twice, however large the table. A row that another session deletes meanwhile, or
 // gives another key, is inserted. A key that another session inserts is an error; the flush is then resent. In a reused
 // staging table a short row may be on an earlier page, so the rows are sorted.
-func (u *upsert) mergeSQL(from, to int) string {
+func (p *tablePlan) mergeSQL(from, to int) string {
 	var b strings.Builder
 	overriding := ""
-	if slices.ContainsFunc(u.table.Key, func(k int) bool { return u.table.cols[k].always }) {
+	if slices.ContainsFunc(p.table.Key, func(k int) bool { return p.table.cols[k].always }) {
 		overriding = "\n    OVERRIDING SYSTEM VALUE"
 	}
 	where := ""
-	if to-from < len(u.fills) {
+	if to-from < len(p.fills) {
 		where = fmt.Sprintf(" WHERE fill BETWEEN %d AND %d", from, to-1)
 	}
-	fmt.Fprintf(&b, "MERGE INTO %s t\nUSING (SELECT * FROM %s%s ORDER BY n) s ON %s", u.table.ident, u.stage, where, u.on())
-	if u.removes() {
+	fmt.Fprintf(&b, "MERGE INTO %s t\nUSING (SELECT * FROM %s%s ORDER BY n) s ON %s", p.table.ident, p.stage, where, p.on())
+	if p.removes() {
 		b.WriteString("\nWHEN MATCHED AND s.op = 'd' THEN DELETE")
 	}
-	for _, c := range u.changes(from, to) {
-		fmt.Fprintf(&b, "\n%s\n  THEN UPDATE SET\n    %s", and("WHEN MATCHED", c.when), u.setList(c.set))
+	for _, c := range p.changes(from, to) {
+		fmt.Fprintf(&b, "\n%s\n  THEN UPDATE SET\n    %s", and("WHEN MATCHED", c.when), p.setList(c.set))
 	}
 	for n := from; n < to; n++ {
-		into, values := u.inserted(u.fills[n])
+		into, values := p.inserted(p.fills[n])
 		row := "DEFAULT VALUES" // without a key, and with columns that have had only nulls, so they are not created yet
 		if len(into) > 0 {
 			row = fmt.Sprintf("(%s)%s\n    VALUES (%s)", strings.Join(into, ", "), overriding, strings.Join(values, ", "))
 		}
-		fmt.Fprintf(&b, "\n%s\n  THEN INSERT %s", and("WHEN NOT MATCHED", u.lives(), u.isFill(n)), row)
+		fmt.Fprintf(&b, "\n%s\n  THEN INSERT %s", and("WHEN NOT MATCHED", p.lives(), p.isFill(n)), row)
 	}
 	return b.String()
 }
@@ -325,6 +319,6 @@ func and(conditions ...string) string {
 }
 
 // delete deletes the rows that staged rows delete.
-func (u *upsert) delete() statement {
-	return statement{tally: deleted, sql: fmt.Sprintf("DELETE FROM %s t\nUSING %s s\nWHERE %s", u.table.ident, u.stage, and(u.on(), "s.op = 'd'"))}
+func (p *tablePlan) delete() statement {
+	return statement{tally: deleted, sql: fmt.Sprintf("DELETE FROM %s t\nUSING %s s\nWHERE %s", p.table.ident, p.stage, and(p.on(), "s.op = 'd'"))}
 }

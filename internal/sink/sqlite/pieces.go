@@ -118,7 +118,7 @@ func (p *pieces) Write(rows [][]*fold.Row, together bool) (err error) {
 	}
 	before, sent, table := slices.Clone(p.counts), p.sent, -1
 	for i, w := range p.used() {
-		w.begin(rows[i])
+		w.piece = piece{rows: rows[i]}
 	}
 	write := func() (err error) {
 		if table, err = p.rows(rows, together); err != nil {

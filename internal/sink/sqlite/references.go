@@ -1,8 +1,6 @@
 package sqlite
 
 import (
-	"bytes"
-
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -20,8 +18,6 @@ type references struct {
 type ownership struct {
 	*schema.Ref
 	find *stmt
-	last []byte // key, as in messages, of the row found last; nil: none
-	id   value  // of that row
 }
 
 // A reference finds the rows that a column names.
@@ -74,23 +70,13 @@ func (k *references) findOwner(r *fold.Row, vals []value) (exists bool, err erro
 	if o == nil {
 		return true, nil
 	}
-	var key []byte
-	for _, from := range o.From {
-		key = append(append(key, k.layout.b.Value(r, from)...), 0)
+	from := make([]value, len(o.From))
+	for i, column := range o.From {
+		from[i] = convert(k.layout.b.Value(r, column), k.layout.types[column])
 	}
-	if !bytes.Equal(key, o.last) {
-		o.last = nil
-		from := make([]value, len(o.From))
-		for i, column := range o.From {
-			from[i] = convert(k.layout.b.Value(r, column), k.layout.types[column])
-		}
-		if o.id, err = o.find.one(from); err != nil {
-			return false, err
-		}
-		o.last = key
-	}
-	vals[o.Column] = o.id
-	return o.id.kind != lib.SQLITE_NULL, nil
+	id, err := o.find.one(from)
+	vals[o.Column] = id
+	return id.kind != lib.SQLITE_NULL, err
 }
 
 // findReferred sets the columns that refer to other rows; NULL if those are missing.
@@ -124,11 +110,4 @@ func (s *stmt) one(args []value) (value, error) {
 		return null, err
 	}
 	return s.value(0), nil
-}
-
-// forget forgets what was found, before a piece.
-func (k *references) forget() {
-	if k.owner != nil {
-		k.owner.last = nil
-	}
 }

@@ -110,12 +110,6 @@ func (d *DB) newWriter(ctx context.Context, b *fold.Batch, t *table, f *sink.Flu
 	return w, w.states.keepNames(ctx, w.versions.Names())
 }
 
-// begin starts a new piece.
-func (w *writer) begin(rows []*fold.Row) {
-	w.piece = piece{rows: rows}
-	w.references.forget()
-}
-
 // rows writes rows up to the first that the database rejects. It calls sent from time to time with how many it has
 // written. If wait is set, it leaves deletes to deleteDelayed.
 func (w *writer) rows(ctx context.Context, rows []*fold.Row, wait bool, sent func(n int)) error {
