@@ -49,7 +49,7 @@ func (c *Config) weir(ctx context.Context, db Database, s *sample, level sink.Le
 	run := pipeline.Config{Kind: file.Kind(file.Options{}), Sources: []string{s.path}, Limits: pipeline.Limits{BatchPeriod: period, Buffer: 256 << 20},
 		Rejects: pipeline.RejectRules{Max: int64(s.messages)}, Log: c.Log}
 	table := mapping.Table{Name: "t", Key: []string{c.Key}, Rules: fold.Rules{MaxColumns: len(s.names)}}
-	if err := run.Map(&mapping.Mapping{Tables: []mapping.Table{table}}, nil, to.Caps().Limits); err != nil {
+	if run.Plan, err = mapping.Compile(&mapping.Mapping{Tables: []mapping.Table{table}}, to.Caps().Limits); err != nil {
 		return one, err
 	}
 	if err := RunJob(ctx, run, to, p); err != nil {

@@ -309,7 +309,7 @@ func (w *overwriting) sync(ctx context.Context, keys []string, batch int) error 
 	p := status.New("t")
 	c := pipeline.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.path}, Job: fmt.Sprint(w.syncs), Limits: pipeline.Limits{BatchRows: batch, Buffer: 64 << 20}, Log: w.c.Log}
 	table := mapping.Table{Name: "t", Key: []string{"id"}, Rules: fold.Rules{MaxColumns: overwriteColumns + 1}}
-	if err = c.Map(&mapping.Mapping{Tables: []mapping.Table{table}}, nil, to.Caps().Limits); err != nil {
+	if c.Plan, err = mapping.Compile(&mapping.Mapping{Tables: []mapping.Table{table}}, to.Caps().Limits); err != nil {
 		return err
 	}
 	if err = ladder.RunJob(ctx, c, to, p); err != nil {

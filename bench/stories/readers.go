@@ -256,7 +256,7 @@ func (w *readersWork) sync(ctx context.Context, rate float64, p *status.Progress
 	w.jobs++ // none resumes another
 	c := pipeline.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: fmt.Sprint(w.jobs), Limits: pipeline.Limits{BatchRows: 100_000, MaxRate: rate, Buffer: 64 << 20}, Log: discard}
 	table := mapping.Table{Name: "t", Key: []string{"id"}, Rules: fold.Rules{MaxColumns: readersColumns + 1}}
-	if err := c.Map(&mapping.Mapping{Tables: []mapping.Table{table}}, nil, to.Caps().Limits); err != nil {
+	if c.Plan, err = mapping.Compile(&mapping.Mapping{Tables: []mapping.Table{table}}, to.Caps().Limits); err != nil {
 		return err
 	}
 	return ladder.RunJob(ctx, c, to, p)

@@ -108,15 +108,11 @@ func (w *chain) weir(ctx context.Context, p *proxy, log *slog.Logger) (first, la
 		return first, later, err
 	}
 	c := pipeline.Config{Kind: file.Kind(file.Options{}), Sources: []string{w.feed}, Job: "bench", Limits: pipeline.Limits{BatchRows: w.rows * w.tables, Buffer: 256 << 20}, Rejects: pipeline.RejectRules{To: pipeline.FailRejects}, Log: log}
-	if err := c.Map(m, nil, db.Caps().Limits); err != nil {
+	if c.Plan, err = mapping.Compile(m, db.Caps().Limits); err != nil {
 		return first, later, err
 	}
-	var names []string
-	for i := range c.Tables {
-		names = append(names, c.Tables[i].Name)
-	}
 	to := &timedSink{Sink: db, p: p, messages: w.rows, trips: p.trips.Load(), begun: time.Now()}
-	err = pipeline.Run(ctx, c, to, nil, status.New(names...))
+	err = pipeline.Run(ctx, c, to, nil, status.New(c.Plan.TableNames()...))
 	if err = cmp.Or(err, ctx.Err()); err != nil { // a run that is stopped has no error
 		return first, later, err
 	}

@@ -128,7 +128,7 @@ func (e *env) runCase(ctx context.Context, m *mapping.Mapping, test *settings.Ca
 	if err != nil {
 		return nil, nil, err
 	}
-	p := status.New(pipeline.TableNames(c.Tables)...)
+	p := status.New(c.Plan.TableNames()...)
 	if err := errors.Join(pipeline.Run(ctx, c, db, nil, p), db.Close()); err != nil {
 		return nil, nil, err
 	}

@@ -135,7 +135,7 @@ func (e *env) dryRun(ctx context.Context, plan *settings.Plan, p *status.Progres
 	if plan, err = plan.AtDatabase(ctx, have); err != nil {
 		return err
 	}
-	c, m := plan.Job, plan.Mapping
+	c, m, tables := plan.Job, plan.Mapping, plan.Job.Plan.Tables
 	c.Log = e.log
 	d.plan = plan
 	if d.unused, err = mapping.NewUnusedFinder(m, caps.Limits); err != nil {
@@ -155,7 +155,7 @@ func (e *env) dryRun(ctx context.Context, plan *settings.Plan, p *status.Progres
 	if err != nil {
 		return err
 	}
-	for _, t := range c.Tables[min(len(d.tables), len(c.Tables)):] { // there were no messages
+	for _, t := range tables[min(len(d.tables), len(tables)):] { // there were no messages
 		d.add(t.Name)
 	}
 	did := p.Snapshot()

@@ -230,7 +230,7 @@ func (x *explainer) remove(from origin) {
 var anyLimits = schema.Limits{FoldCase: true, Untyped: true, TextTypes: true, NoSchemas: true}
 
 func (x *explainer) explain(ctx context.Context, sp *settings.Spec, args []string) error {
-	sp.Table.Name, sp.Fold.MaxColumns = "", math.MaxInt32
+	sp.Table.Name = ""
 	sp.Batch = settings.Batch{Buffer: foldBuffer}
 	if sp.Mapping != nil {
 		sp.Mapping = sp.Mapping.With(x.name)
@@ -247,21 +247,18 @@ func (x *explainer) explain(ctx context.Context, sp *settings.Spec, args []strin
 	if x.of, err = x.tableOf(plan.Mapping); err != nil {
 		return settings.Usage(err)
 	}
-	x.table = slices.IndexFunc(c.Tables, func(t pipeline.Table) bool { return t.Name == anyLimits.TableName(x.of.Name) })
-	if err := c.Map(plan.Mapping.WithSources(), nil, anyLimits); err != nil {
+	if c.Plan, err = mapping.Compile(plan.Mapping.WithSources(), anyLimits); err != nil {
 		return err
 	}
-	x.isPlain = c.IsPlain()
-	for i := range c.Tables {
-		c.Tables[i].Fold.MaxColumns = math.MaxInt32
-	}
+	tables := c.Plan.TableNames()
+	x.table, x.isPlain = slices.Index(tables, anyLimits.TableName(x.of.Name)), c.Plan.IsPlain()
 	// Batches of a table with constraints keep their messages.
 	read := func(_ context.Context, wanted ...sink.TableKey) ([]schema.Table, error) {
 		return sink.EachTable(wanted, func(_ int, w sink.TableKey) (schema.Table, error) {
 			return schema.Table{Name: w.Name, HasConstraints: true}, nil
 		})
 	}
-	p := status.New(make([]string, len(c.Tables))...)
+	p := status.New(tables...)
 	if err := pipeline.Fold(ctx, c, caps, p, x.look, read); err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func reasonText(c *pipeline.Config, r *status.Reason) string {
 	if !r.Alike {
 		what, place = string(r.Reason), place+": "+detail
 	}
-	if r.Reason == feed.BadKey && c.IsPlain() && r.Element == 0 && json.Valid(r.Text) {
+	if r.Reason == feed.BadKey && c.Plan.IsPlain() && r.Element == 0 && json.Valid(r.Text) {
 		place += "; its fields: " + fieldsOf(r.Text)
 	}
 	return fmt.Sprintf("%s × %s (%s)", quantity.Grouped(r.Lines), what, place)

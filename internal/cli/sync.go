@@ -88,7 +88,7 @@ func (e *env) sync(ctx context.Context, o *settings.Spec, args []string) error {
 		return err
 	}
 	c := plan.Job
-	tables := pipeline.TableNames(c.Tables)
+	tables := c.Plan.TableNames()
 	e.log = e.log.With("job", shownJob(&c))
 	if len(tables) == 1 {
 		e.log = e.log.With("table", tables[0])

@@ -249,13 +249,14 @@ func (v *verifier) add(ctx context.Context, name string, key []string) (err erro
 
 // run folds the sources of a job and compares its tables.
 func (v *verifier) run(ctx context.Context, c pipeline.Config) error {
-	v.several = len(c.Tables) > 1 || c.Star != nil
-	p := status.New(make([]string, len(c.Tables))...)
+	tables := c.Plan.Tables
+	v.several = len(tables) > 1 || c.Plan.Star() != nil
+	p := status.New(c.Plan.TableNames()...)
 	if err := pipeline.Fold(ctx, c, v.Caps(), p, func(f *sink.Flush) error { return v.look(ctx, f) }, v.Inspector.Tables); err != nil {
 		return err
 	}
-	for _, t := range c.Tables[min(len(v.verification.Tables), len(c.Tables)):] { // there were no messages
-		if err := v.add(ctx, t.Name, t.Key); err != nil {
+	for _, t := range tables[min(len(v.verification.Tables), len(tables)):] { // there were no messages
+		if err := v.add(ctx, t.Name, t.StoredKey()); err != nil {
 			return err
 		}
 	}

@@ -38,19 +38,24 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", f.File, max(f.Pos.Line, 1), max(f.Pos.Column, 1), text)
 }
 
-// Compile compiles a mapping to a plan, for lines that are scanned with names. Create the scanners after it. limits
-// are the limits of the database.
-//
-// The error joins all [Fault]s of the mapping.
-func Compile(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error) {
-	c := compile(m, names, limits)
-	if len(c.faults) > 0 {
-		return nil, errors.Join(c.faults...)
+// Compile compiles a mapping to a plan, for a database with the limits. The lines must be scanned with the plan's names,
+// by scanners that are created after it. The error joins all [Fault]s of the mapping; the plan then has only what has
+// none.
+func Compile(m *Mapping, limits schema.Limits) (*Plan, error) {
+	names := &feed.Names{}
+	plan, err := compiled(m, names, limits)
+	if m.whole != nil && err == nil {
+		plan.whole, err = compiled(m.whole, names, limits)
 	}
+	return plan, err
+}
+
+func compiled(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error) {
+	c := compile(m, names, limits)
 	c.discriminate()
 	c.plan.trees.Number(0, names)
-	c.plan.plain = len(c.plan.tables) == 1 && c.plan.tables[0].isLine() && c.plan.tables[0].when == nil && c.plan.ignore == nil
-	return c.plan, nil
+	c.plan.plain = len(c.plan.Tables) == 1 && c.plan.Tables[0].isLine() && c.plan.Tables[0].when == nil && c.plan.ignore == nil
+	return c.plan, errors.Join(c.faults...)
 }
 
 // Names are the names of a table's columns in the database: of its key, parents first, and of all that it names.
@@ -60,8 +65,8 @@ type Names struct{ Key, Columns []string }
 // a cycle.
 func Check(m *Mapping) (map[string]Names, error) {
 	c, tables := compile(m, &feed.Names{}, schema.Limits{TextTypes: true}), map[string]Names{}
-	for i := range c.plan.tables {
-		t, key := c.plan.tables[i].spec, c.plan.tables[i].storedKey()
+	for i := range c.plan.Tables {
+		t, key := c.plan.Tables[i].spec, c.plan.Tables[i].StoredKey()
 		all := slices.Concat(key, t.columnNames(), []string{t.ID})
 		tables[t.Name] = Names{key, slices.DeleteFunc(all, func(name string) bool { return name == "" })}
 	}
@@ -152,11 +157,11 @@ func (c *compiler) where(t *Table, key string) string {
 }
 
 // parent returns the parent of a table, or nil.
-func (p *Plan) parent(t *tablePlan) *tablePlan {
+func (p *Plan) parent(t *TablePlan) *TablePlan {
 	if t.nest.parent < 0 {
 		return nil
 	}
-	return &p.tables[t.nest.parent]
+	return p.Tables[t.nest.parent]
 }
 
 // A scope is what paths can start from: a value, and the object in it that is the row.
@@ -193,8 +198,8 @@ func (c *compiler) when(w paths.When, s scope, where string) paths.When {
 // its value.
 func (c *compiler) discriminate() {
 	count, most := map[paths.Place]int{}, 0
-	for i := range c.plan.tables {
-		when := c.plan.tables[i].when
+	for i := range c.plan.Tables {
+		when := c.plan.Tables[i].when
 		first := slices.IndexFunc(when, func(all paths.All) bool { return len(all) > 0 && all[0].Path.Place().Tree == 0 })
 		if first < 0 {
 			continue
@@ -208,13 +213,13 @@ func (c *compiler) discriminate() {
 
 // table compiles one table, after its ancestors.
 func (c *compiler) table(t *Table) {
-	out := tablePlan{spec: t, index: len(c.plan.tables), nest: nesting{parent: -1, each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0 || t.Row.InText || t.Row.Base == paths.ParentBase, text: paths.Nowhere, version: paths.Nowhere},
+	out := &TablePlan{spec: t, Name: c.plan.limits.TableName(t.Name), index: len(c.plan.Tables), nest: nesting{parent: -1, each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0 || t.Row.InText || t.Row.Base == paths.ParentBase, text: paths.Nowhere, version: paths.Nowhere},
 		fields: fieldPlan{names: c.names, used: map[int32]bool{}}}
 	s := scope{tree: c.row}
 	c.streamNames(t)
 	c.parentage(t)
 	if t.Of != "" || t.Each.Base != paths.NoBase || t.Has("each") {
-		s = c.child(t, &out)
+		s = c.child(t, out)
 	} else {
 		out.row.inLine, out.from = c.plan.stream == nil && !out.row.nested, c.patterns(t)
 	}
@@ -234,34 +239,34 @@ func (c *compiler) table(t *Table) {
 	if !out.nest.set {
 		out.deletes = c.when(t.DeleteWhen, s, c.where(t, "delete_when"))
 	}
-	c.columns(t, &out, s)
-	c.key(t, &out)
+	c.columns(t, out, s)
+	c.key(t, out)
 	c.conflicts(t)
-	c.childRules(&out)
-	c.oneName(&out)
-	c.options(t, &out, s)
+	c.childRules(out)
+	c.oneName(out)
+	c.options(t, out, s)
 	c.byName[t.Name] = out.index
 	switch {
 	case out.nest.parent >= 0:
-		p := &c.plan.tables[out.nest.parent].nest
+		p := &c.plan.Tables[out.nest.parent].nest
 		p.children = append(p.children, out.index)
 	case out.nest.isElement():
 		c.plan.loose = append(c.plan.loose, out.index)
 	default:
 		c.plan.tops = append(c.plan.tops, out.index)
 	}
-	c.plan.tables = append(c.plan.tables, out)
+	c.plan.Tables = append(c.plan.Tables, out)
 	c.scopes = append(c.scopes, &s)
 }
 
 // child compiles how a table whose rows are elements of an array relates to its parent.
-func (c *compiler) child(t *Table, out *tablePlan) scope {
+func (c *compiler) child(t *Table, out *TablePlan) scope {
 	parent, n := &scope{tree: c.row}, &out.nest
 	if t.Of == "" {
 		out.from = c.patterns(t)
 	} else if i, compiled := c.byName[t.Of]; compiled {
 		n.parent = i
-		p := &c.plan.tables[i]
+		p := c.plan.Tables[i]
 		parent = c.scopes[i]
 		n.set = t.Set != MergeSet
 		if !n.set && p.nest.set {

@@ -14,7 +14,7 @@ import (
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
-func (c *compiler) columns(t *Table, out *tablePlan, s scope) {
+func (c *compiler) columns(t *Table, out *TablePlan, s scope) {
 	out.fields.all = t.Columns == nil
 	for i := range t.Columns {
 		col := &t.Columns[i]
@@ -81,7 +81,7 @@ func (c *compiler) refers(x *column, t *Table, src *Source, where string) {
 		return
 	}
 	x.references = &reference{table: i}
-	to := &c.plan.tables[i]
+	to := c.plan.Tables[i]
 	key := to.key[0].cast
 	if src.As.Kind != cast.DefaultType && src.As != key.Type {
 		c.fault(src.Pos, where, "it is read as %s, and the key of %q as %s: read both alike", src.As, src.References, key.Type)
@@ -162,7 +162,7 @@ func exclude(a, b paths.When, spell func(paths.Path) string) bool {
 }
 
 // oneName reports two columns of a table whose names are the same, or the same for the database.
-func (c *compiler) oneName(t *tablePlan) {
+func (c *compiler) oneName(t *TablePlan) {
 	c.checkNames(t)
 	named := map[string]string{}
 	check := func(name string, at paths.Pos) {
@@ -181,7 +181,7 @@ func (c *compiler) oneName(t *tablePlan) {
 }
 
 // checkNames reports two columns of a table with one name.
-func (c *compiler) checkNames(out *tablePlan) {
+func (c *compiler) checkNames(out *TablePlan) {
 	t := out.spec
 	own := t.columnNames()
 	if t.Columns == nil {
@@ -197,7 +197,7 @@ func (c *compiler) checkNames(out *tablePlan) {
 		return
 	}
 	parents := c.plan.parent(out).identity()
-	inherited := out.storedKey()[:len(parents)]
+	inherited := out.StoredKey()[:len(parents)]
 	for _, name := range slices.Sorted(maps.Keys(t.Parent)) {
 		if !slices.Contains(parents, name) {
 			c.keyFault(t, "parent", "%s gives its children no column %q%s", t.Of, name, feed.DidYouMean(name, parents))

@@ -11,12 +11,12 @@ import (
 )
 
 // key compiles the key: the parent's columns, then the table's own.
-func (c *compiler) key(t *Table, out *tablePlan) {
+func (c *compiler) key(t *Table, out *TablePlan) {
 	if t.KeyByDefault && t.Of == "" {
 		out.streamKey = t.fieldsOf(t.Key)
 	}
 	if out.nest.parent >= 0 {
-		p := &c.plan.tables[out.nest.parent]
+		p := c.plan.Tables[out.nest.parent]
 		as := func(name string) string {
 			if to, renamed := t.Parent[name]; renamed {
 				return to

@@ -11,7 +11,7 @@ import (
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
-func (c *compiler) options(t *Table, out *tablePlan, s scope) {
+func (c *compiler) options(t *Table, out *TablePlan, s scope) {
 	o := fold.Options{Rules: t.Rules, Limits: c.plan.limits, Deletes: c.losesRows(out)}
 	o.Key = make([]string, 0, len(out.key)) // nil would mean that the key is unknown
 	for _, k := range out.key {
@@ -27,7 +27,7 @@ func (c *compiler) options(t *Table, out *tablePlan, s scope) {
 		o.Version, o.Scope = c.versionTitle(of.Version), cmp.Or(of.Scope, fold.ColumnScope)
 		switch {
 		case of != t: // the version of the parent row's message or element
-			parent := &c.plan.tables[out.nest.parent].row
+			parent := &c.plan.Tables[out.nest.parent].row
 			out.row.version, out.row.envelopeVersion = parent.version, parent.envelopeVersion
 		case t.Version.Base == paths.VersionBase:
 			out.row.envelopeVersion = true
@@ -45,11 +45,11 @@ func (c *compiler) options(t *Table, out *tablePlan, s scope) {
 		}
 		c.faults = append(c.faults, f)
 	}
-	out.options = o
+	out.Options = o
 }
 
 // losesRows reports whether messages may delete rows of a table, directly or with a parent.
-func (c *compiler) losesRows(t *tablePlan) bool {
+func (c *compiler) losesRows(t *TablePlan) bool {
 	for ; t.spec.DeleteWhen == nil; t = c.plan.parent(t) {
 		if t.nest.parent < 0 {
 			return c.removes() && !t.spec.isHistory()
@@ -72,7 +72,7 @@ func (c *compiler) versionTitle(p paths.Path) string {
 
 // versioned returns the table that sets the version of a table's messages: the table itself or an ancestor; nil for
 // none.
-func (c *compiler) versioned(t *tablePlan) *Table {
+func (c *compiler) versioned(t *TablePlan) *Table {
 	for ; t.spec.Version.Base == paths.NoBase; t = c.plan.parent(t) {
 		if t.nest.parent < 0 {
 			return nil
@@ -82,7 +82,7 @@ func (c *compiler) versioned(t *tablePlan) *Table {
 }
 
 // versionColumn returns the column that stores the version of a whole row.
-func (c *compiler) versionColumn(of *Table, out *tablePlan) string {
+func (c *compiler) versionColumn(of *Table, out *TablePlan) string {
 	for i := range out.columns {
 		x := &out.columns[i]
 		if len(x.sources) != 1 || out.row.version.IsNowhere() || x.sources[0].From.Place() != out.row.version || x.sources[0].When != nil {

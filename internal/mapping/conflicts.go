@@ -44,7 +44,7 @@ func (c *compiler) conflict(t *Table, rule, other, why string) {
 func (c *compiler) removes() bool { return c.mapping.Envelope != nil && c.mapping.Envelope.Removes() }
 
 // childRules reports rules that do not suit rows that come from the row of a parent.
-func (c *compiler) childRules(out *tablePlan) {
+func (c *compiler) childRules(out *TablePlan) {
 	if t := out.spec; t.Of != "" && t.Set != MergeSet {
 		c.setRules(t)
 	} else if t.Of != "" {
@@ -72,7 +72,7 @@ func (c *compiler) setRules(t *Table) {
 
 // inheritedVersion reports rules that do not suit rows of a child that have versions of their own. A delete of the parent
 // deletes them too, so it cannot come late.
-func (c *compiler) inheritedVersion(out *tablePlan) {
+func (c *compiler) inheritedVersion(out *TablePlan) {
 	t := out.spec
 	own := t.Version.Base != paths.NoBase
 	if c.versioned(out) != nil && c.losesRows(c.plan.parent(out)) {

@@ -13,7 +13,7 @@ type namedElement struct {
 
 // An elementWalk steps through the elements of an array or object.
 type elementWalk struct {
-	t       *tablePlan
+	t       *TablePlan
 	w       feed.Walker
 	members []namedElement // if it is an object
 	object  bool
@@ -21,7 +21,7 @@ type elementWalk struct {
 }
 
 // walk starts to step through the elements of a table. ok is false if they are absent or null.
-func (b *rowBuilder) walk(t *tablePlan) (e elementWalk, ok bool, _ *refusal) {
+func (b *rowBuilder) walk(t *TablePlan) (e elementWalk, ok bool, _ *refusal) {
 	v := b.read.Get(t.nest.each)
 	if v == nil || v.Kind == feed.Null {
 		return e, false, nil
@@ -44,7 +44,7 @@ func (b *rowBuilder) walk(t *tablePlan) (e elementWalk, ok bool, _ *refusal) {
 }
 
 // readsMemberNames reports whether the elements of a table may be the members of an object.
-func (t *tablePlan) readsMemberNames() bool {
+func (t *TablePlan) readsMemberNames() bool {
 	for i := range t.columns {
 		for j := range t.columns[i].sources {
 			if t.columns[i].sources[j].Meta == KeyMeta {
@@ -105,7 +105,7 @@ func (e *elementWalk) atElement(r *refusal) *refusal {
 }
 
 // addElements adds the changes for the elements of a table. some reports whether the table has a row for one of them.
-func (b *rowBuilder) addElements(msg *message, t *tablePlan, parentKey []feed.Field) (some bool, _ *refusal) {
+func (b *rowBuilder) addElements(msg *message, t *TablePlan, parentKey []feed.Field) (some bool, _ *refusal) {
 	e, ok, refused := b.walk(t)
 	if refused != nil || !ok {
 		return false, refused
@@ -123,9 +123,9 @@ func (b *rowBuilder) addElements(msg *message, t *tablePlan, parentKey []feed.Fi
 }
 
 // addSet adds the elements of a table to the fields of its parent row, as one value. parent is the key of that row.
-func (b *rowBuilder) addSet(msg *message, t *tablePlan, parent []feed.Field) *refusal {
+func (b *rowBuilder) addSet(msg *message, t *TablePlan, parent []feed.Field) *refusal {
 	v := b.read.Get(t.nest.each)
-	inSet := b.plan.tables[t.nest.parent].nest.set // the parent row is whole: without elements, its set is empty
+	inSet := b.plan.Tables[t.nest.parent].nest.set // the parent row is whole: without elements, its set is empty
 	if v == nil && !inSet {
 		return nil
 	}
@@ -144,7 +144,7 @@ func (b *rowBuilder) addSet(msg *message, t *tablePlan, parent []feed.Field) *re
 }
 
 // set returns the elements of a table as one value, which is valid until the table's next set.
-func (b *rowBuilder) set(msg *message, t *tablePlan, parent []feed.Field) ([]byte, *refusal) {
+func (b *rowBuilder) set(msg *message, t *TablePlan, parent []feed.Field) ([]byte, *refusal) {
 	set, unnumbered := append(b.tables[t.index].set[:0], '['), b.unknownNames.unnumbered
 	e, ok, refused := b.walk(t)
 	for ok && refused == nil {

@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -11,14 +12,14 @@ import (
 	"github.com/weirsync/weir/internal/mapping/paths"
 )
 
-// WithSources returns the mapping with a further column for each source of a column that has several. A row sets it if
-// that source has a value: see [Table.SourceOf].
+// WithSources returns the mapping with a further column for each source of a column that has several, and for any number
+// of columns. A row sets such a column if that source has a value: see [Table.SourceOf].
 func (m *Mapping) WithSources() *Mapping {
 	out := *m
 	out.Tables = slices.Clone(m.Tables)
 	for i := range out.Tables {
 		t := &out.Tables[i]
-		if t.Of != "" { // its rows are a value of the parent row
+		if t.MaxColumns = math.MaxInt32; t.Of != "" { // its rows are a value of the parent row
 			continue
 		}
 		columns := slices.Clone(t.Columns)

@@ -80,8 +80,9 @@ func (m *Mapping) Fingerprint() map[string]string {
 }
 
 // Fingerprint returns, by key of the config file, short texts for the settings that make rows of the table. It does
-// not include the SQL that runs when the table is created. key are the key's columns in the database.
-func (t *Table) Fingerprint(key []string) map[string]string {
+// not include the SQL that runs when the table is created.
+func (p *TablePlan) Fingerprint() map[string]string {
+	t := p.spec
 	of := *t
 	of.OnCreate, of.Key = nil, nil
 	of.Columns = slices.SortedFunc(slices.Values(t.Columns), func(a, b Column) int { return strings.Compare(a.Name, b.Name) })
@@ -102,8 +103,8 @@ func (t *Table) Fingerprint(key []string) map[string]string {
 	if functions != nil {
 		f["merge"] = strings.Join(functions, ",")
 	}
-	if f["key"] = NoKey; len(key) > 0 {
-		f["key"] = strings.Join(slices.Sorted(slices.Values(key)), ",")
+	if f["key"] = NoKey; len(p.key) > 0 {
+		f["key"] = strings.Join(slices.Sorted(slices.Values(p.StoredKey())), ",")
 	}
 	return f
 }

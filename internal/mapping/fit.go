@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping/cast"
 	"github.com/weirsync/weir/internal/mapping/paths"
@@ -13,7 +14,7 @@ import (
 // A fitter adapts a table of the database and a table of the plan to each other.
 type fitter struct {
 	*Plan
-	of     *tablePlan
+	of     *TablePlan
 	table  *schema.Table
 	faults []error
 }
@@ -28,11 +29,12 @@ func (f *fitter) fault(at paths.Pos, column, format string, args ...any) {
 func (f *fitter) find(name string) int { return f.limits.Find(f.table, name, len(f.table.Columns)) }
 
 // Fit adapts a table of the database and a table of the plan to each other. If the table does not exist, or weir
-// created it, it gets the mapping's columns. Call it for all tables in their order. The error joins a [Fault] for
-// each contradiction between the two.
-func (p *Plan) Fit(table int, t *schema.Table) error {
-	x := &p.tables[table]
+// created it, it gets the mapping's columns. Call it for all tables in their order. It returns the options of the fold of
+// its rows; the caller sets Log. The error joins a [Fault] for each contradiction between the two.
+func (p *Plan) Fit(table int, t *schema.Table) (fold.Options, error) {
+	x := p.Tables[table]
 	f := &fitter{Plan: p, of: x, table: t}
+	f.isOneTable()
 	for _, s := range x.spec.OnCreate {
 		t.OnCreate = append(t.OnCreate, s.SQL)
 	}
@@ -76,14 +78,41 @@ func (p *Plan) Fit(table int, t *schema.Table) error {
 	t.HasConstraints = t.HasConstraints || p.isReferenced(table) && p.canLoseRows(x)
 	if x.nest.parent >= 0 && !t.Exists {
 		to := p.parent(x).identity()
-		t.AddForeignKey(schema.ForeignKey{Columns: x.storedKey()[:len(to)], Table: p.parent(x).fitted.Name, To: to, Cascade: true})
+		t.AddForeignKey(schema.ForeignKey{Columns: x.StoredKey()[:len(to)], Table: p.parent(x).fitted.Name, To: to, Cascade: true})
 	}
 	x.fitted = t.Clone()
-	return errors.Join(f.faults...)
+	return f.options(), errors.Join(f.faults...)
+}
+
+// isOneTable reports a table that is another name of one before it.
+func (f *fitter) isOneTable() {
+	for _, other := range f.Tables[:f.of.index] {
+		if other.fitted.FullName == f.table.FullName && f.table.FullName != "" { // else it was not looked up in a database
+			text := fmt.Sprintf("%q and %q are one table of the database: make them one table here", other.spec.Name, f.of.spec.Name)
+			f.faults = append(f.faults, &Fault{File: f.mapping.File, Pos: f.of.spec.Pos, Text: text})
+		}
+	}
+}
+
+// options returns the options of the fold for the table as the database has it.
+func (f *fitter) options() fold.Options {
+	o, t := f.of.Options, f.table
+	for _, err := range []error{fold.CheckVersion(t, o), fold.CheckMerge(t, o)} {
+		if err != nil {
+			f.faults = append(f.faults, &Fault{File: f.mapping.File, Pos: f.of.spec.Pos, Text: err.Error()})
+		}
+	}
+	if o.UnknownFields == "" {
+		o.UnknownFields = fold.IgnoreUnknown
+		if t.Made || !t.Exists {
+			o.UnknownFields = fold.AddUnknown
+		}
+	}
+	return o
 }
 
 // declares reports whether a table's settings name a type for a column.
-func (t *tablePlan) declares(p *Plan, name string) bool {
+func (t *TablePlan) declares(p *Plan, name string) bool {
 	return slices.ContainsFunc(t.key, func(k keyPart) bool { return k.title == name && isType(k.cast) }) ||
 		slices.ContainsFunc(t.columns, func(c column) bool { return c.spec.Name == name && isType(c.cast(p)) })
 }
@@ -92,7 +121,7 @@ func (t *tablePlan) declares(p *Plan, name string) bool {
 func isType(c cast.Cast) bool { return c.Kind != cast.Auto && c.Kind != cast.DefaultType }
 
 // canLoseRows reports whether messages may remove rows of a table.
-func (p *Plan) canLoseRows(x *tablePlan) bool {
+func (p *Plan) canLoseRows(x *TablePlan) bool {
 	return x.deletes != nil || p.stream != nil && p.stream.Removes() && !x.spec.isHistory()
 }
 
@@ -142,7 +171,7 @@ func (f *fitter) owner() {
 }
 
 // hidden adds a column that the database does not have, for a part of the key of another table, and returns its index.
-func (f *fitter) hidden(of *tablePlan, part int, name string, key bool) int {
+func (f *fitter) hidden(of *TablePlan, part int, name string, key bool) int {
 	c := of.fitted.Columns[f.limits.Find(&of.fitted, of.key[part].title, 0)]
 	c.Name, c.Hidden, c.Key, c.NotNull, c.New = name, true, key, key && c.NotNull, !f.table.Exists
 	f.table.Columns = append(f.table.Columns, c)
@@ -163,7 +192,7 @@ func (f *fitter) reference(c *column) {
 	}
 	ref.From = []int{ref.Column}
 	if c.references.hidden != "" {
-		ref.From[0] = f.hidden(&f.tables[ref.Table], 0, c.references.hidden, false)
+		ref.From[0] = f.hidden(f.Tables[ref.Table], 0, c.references.hidden, false)
 	}
 	t.Refs = append(t.Refs, ref)
 	if !t.Exists && t.Columns[ref.Column].Type != schema.Any { // else the two could get different types
@@ -237,15 +266,15 @@ func (f *fitter) column(pos paths.Pos, name string, key bool, as cast.Cast, sour
 
 // isReferenced reports whether rows of other tables refer to a table.
 func (p *Plan) isReferenced(table int) bool {
-	return slices.ContainsFunc(p.tables, func(x tablePlan) bool {
+	return slices.ContainsFunc(p.Tables, func(x *TablePlan) bool {
 		return slices.ContainsFunc(x.columns, func(c column) bool { return c.references != nil && c.references.table == table })
 	})
 }
 
 // lookup returns how a row of a table is found by its key.
 func (p *Plan) lookup(table int) *schema.Lookup {
-	t := &p.tables[table]
-	l := &schema.Lookup{Table: t.spec.Name, Column: t.spec.ID, Key: p.StoredKey(table)}
+	t := p.Tables[table]
+	l := &schema.Lookup{Table: t.spec.Name, Column: t.spec.ID, Key: t.StoredKey()}
 	if l.Column == "" { // the key itself
 		l.Column = l.Key[0]
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/fold"
 	"github.com/weirsync/weir/internal/fold/schema"
 	"github.com/weirsync/weir/internal/mapping"
@@ -38,15 +37,15 @@ func TestFit(t *testing.T) {
 
 // fitted returns a line for each table: its key in messages, its parent, and the columns and key that it gets.
 func fitted(t *testing.T, spec *mapping.Mapping, limits schema.Limits) (lines []string) {
-	names := &feed.Names{}
-	p, err := mapping.Compile(spec, names, limits)
+	p, err := mapping.Compile(spec, limits)
 	if err != nil {
 		return []string{err.Error()}
 	}
-	for i := range p.Tables() {
-		table := schema.Table{Name: p.Table(i).Name}
-		testcheck.NoError(t, p.Fit(i, &table))
-		table = fold.NewFolder(names, table, p.Options(i)).Table()
+	for i, of := range p.Tables {
+		table := schema.Table{Name: of.Name}
+		o, err := p.Fit(i, &table)
+		testcheck.NoError(t, err)
+		table = fold.NewFolder(p.Names(), table, o).Table()
 		var columns []string
 		for _, c := range table.Columns {
 			text := c.Name + " " + c.Type.String()
@@ -58,9 +57,9 @@ func fitted(t *testing.T, spec *mapping.Mapping, limits schema.Limits) (lines []
 			}
 			columns = append(columns, text)
 		}
-		line := table.Name + ", key " + strings.Join(p.Options(i).Key, ",")
+		line := table.Name + ", key " + strings.Join(of.Options.Key, ",")
 		if parent, key := p.Parent(i); parent >= 0 {
-			line += ", of " + p.Table(parent).Name + " by " + strings.Join(key, ",")
+			line += ", of " + p.Tables[parent].Name + " by " + strings.Join(key, ",")
 		}
 		line += ": " + strings.Join(columns, ", ") + "; key " + strings.Join(table.KeyColumns(), ",")
 		lines = append(lines, strings.ReplaceAll(line, "\xff", "*"))
@@ -74,7 +73,7 @@ func TestFit_Contradictions(t *testing.T) {
 	m := parse(t, "tables:\n  t:\n    columns:\n      id: as integer\n      at: as timestamp\n      n: as integer\n      ok: as text\n      gone: x\n      made: x\n      j: as json\n")
 	table := schema.Table{Name: "t", Exists: true, Columns: []schema.Column{{Name: "id", Type: schema.Int, Key: true}, {Name: "at", Type: schema.Int, Decl: "bigint"},
 		{Name: "n", Type: schema.Day, Decl: "date"}, {Name: "ok", Type: schema.Text}, {Name: "made", Generated: true}, {Name: "j", Type: schema.Bool, Decl: "boolean"}}}
-	err := newMapper(t, m, schema.Limits{}).Fit(0, &table)
+	_, err := newMapper(t, m, schema.Limits{}).Fit(0, &table)
 	var got []string
 	for _, fault := range err.(interface{ Unwrap() []error }).Unwrap() {
 		f := fault.(*mapping.Fault)
@@ -95,7 +94,8 @@ func TestFit_JSONInATextColumn(t *testing.T) {
 	for column, want := range map[schema.Type]string{schema.JSON: `"x"`, schema.Text: `"\"x\""`} {
 		m := newMapper(t, parse(t, "tables: {t: {columns: {id, v: as json}}}"), schema.Limits{})
 		table := schema.Table{Name: "t", Exists: true, Columns: []schema.Column{{Name: "id", Key: true}, {Name: "v", Type: column}}}
-		testcheck.NoError(t, m.Fit(0, &table))
+		_, err := m.Fit(0, &table)
+		testcheck.NoError(t, err)
 		if got := m.becomes(`{"id":1,"v":"x"}`, false); got != "\nt id=1 v="+want {
 			t.Errorf("%s: %s, want %s", column, got, want)
 		}

@@ -57,15 +57,16 @@ var errScan = errors.New("the line is no message")
 func folded(t *testing.T, spec *mapping.Mapping, lines ...string) (fate mapping.Fate, err error) {
 	t.Helper()
 	m, folders := newMapper(t, spec, schema.Limits{Untyped: true}), fold.Folders{}
-	for i := range m.Tables() {
-		table, o := schema.Table{Name: m.Table(i).Name}, m.Options(i)
-		testcheck.NoError(t, m.Fit(i, &table))
+	for i, of := range m.Tables {
+		table := schema.Table{Name: of.Name}
+		o, err := m.Fit(i, &table)
+		testcheck.NoError(t, err)
 		o.Log, o.MaxColumns = logtest.New(t), 1000
-		folders = append(folders, fold.NewFolder(m.names, table, o))
+		folders = append(folders, fold.NewFolder(m.Plan.Names(), table, o))
 	}
 	folders.Link()
 	testcheck.NoError(t, folders.Nest(m.Plan))
-	set := fold.NewSet(m.Tables())
+	set := fold.NewSet(len(m.Tables))
 	for _, line := range lines {
 		var l feed.Line
 		if l.Scan(m.scan, nil, []byte(line)); l.Err != nil {

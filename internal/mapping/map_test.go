@@ -88,9 +88,9 @@ type mapper struct {
 
 func newMapper(t testing.TB, m *mapping.Mapping, limits schema.Limits) *mapper {
 	t.Helper()
-	names := &feed.Names{}
-	plan, err := mapping.Compile(m, names, limits)
+	plan, err := mapping.Compile(m, limits)
 	testcheck.NoError(t, err)
+	names := plan.Names()
 	out := &mapper{plan, t, names, feed.NewScanner(names), plan.NewMapper(), 0}
 	return out
 }
@@ -149,7 +149,7 @@ var ops = map[fold.Op]string{fold.Upsert: "", fold.Delete: "delete ", fold.Repla
 
 // show formats a row, followed by the rows of its sets.
 func (m *mapper) show(r *mapping.Row, indent string) string {
-	out, sets := indent+ops[r.Op]+m.Table(r.Table).Name, ""
+	out, sets := indent+ops[r.Op]+m.Tables[r.Table].Name, ""
 	var names []string
 	for i := range r.Fields {
 		f := &r.Fields[i]
@@ -166,18 +166,18 @@ func (m *mapper) show(r *mapping.Row, indent string) string {
 		out += " version " + string(r.Version.Value)
 	}
 	var key [][]byte
-	for _, k := range m.Options(r.Table).Key {
+	for _, k := range m.Tables[r.Table].Options.Key {
 		if i := slices.Index(names, k); i >= 0 {
 			key = append(key, r.Fields[i].Value)
 		}
 	}
 	explode := m.Exploder(func(table int, c *fold.Change) string { return fmt.Sprintf("%q", c.Fields) })
-	for child := range m.Tables() {
+	for child := range m.Tables {
 		i := slices.Index(names, cmp.Or(m.SetColumn(child), "no name"))
 		if parent, _ := m.Parent(child); parent != r.Table || i < 0 {
 			continue
 		}
-		sets += indent + "  " + m.Table(child).Name + " are:"
+		sets += indent + "  " + m.Tables[child].Name + " are:"
 		testcheck.NoError(m.t, explode(child, key, r.Fields[i].Value, func(r *mapping.Row) error {
 			sets += m.show(r, indent+"  ")
 			return nil
@@ -253,7 +253,8 @@ func exists(v string) (t schema.Table) {
 func typed(t *testing.T, columns string, have schema.Table, textTypes bool, line string) string {
 	t.Helper()
 	m := newMapper(t, parse(t, "envelope: {unwrap: payload, connect_schema: schema, row: after}\ntables: {t: {"+columns+"}}"), schema.Limits{TextTypes: textTypes})
-	testcheck.NoError(t, m.Fit(0, &have))
+	_, err := m.Fit(0, &have)
+	testcheck.NoError(t, err)
 	rows, err := m.mapped(t, line)
 	if err != nil {
 		return err.Error()

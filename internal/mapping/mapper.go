@@ -62,7 +62,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.why.Error() }
 
-func (t *tablePlan) refuse(err *feed.Error) *refusal { return &refusal{err, t.index} }
+func (t *TablePlan) refuse(err *feed.Error) *refusal { return &refusal{err, t.index} }
 
 // A Mapper maps lines: it decodes the envelope, chooses the tables that the message is for, and builds their rows.
 type Mapper struct {
@@ -71,6 +71,7 @@ type Mapper struct {
 	Names map[string]string
 
 	plan    *Plan
+	whole   *Mapper // of the whole mapping; nil if the plan is for all tables
 	read    *paths.Reader
 	decode  *envelope.Decoder // nil: the messages are the rows
 	message message           // reused for each message
@@ -86,9 +87,12 @@ func (p *Plan) NewMapper() *Mapper {
 		m.decode = p.stream.NewDecoder(m.read)
 	}
 	m.route.plan = p
+	if p.whole != nil {
+		m.whole = p.whole.NewMapper()
+	}
 	m.rows = rowBuilder{plan: p, read: m.read, cast: &cast.Reader{}, decode: m.decode, scan: feed.NewScanner(p.names), adding: -1, changes: make([]Row, 1)}
-	for i := range p.tables {
-		m.rows.tables = append(m.rows.tables, p.tables[i].newMemory())
+	for i := range p.Tables {
+		m.rows.tables = append(m.rows.tables, p.Tables[i].newMemory())
 	}
 	return m
 }
@@ -112,6 +116,20 @@ func (m *Mapper) TakeMismatches() (all map[string]int64) {
 // Map maps a line of a source, which must have been scanned without an error. An error of type [*feed.Error] rejects
 // the line; any other error except a [*NewTable] ends the run.
 func (m *Mapper) Map(l *feed.Line, source string, at fold.Place) (*Result, error) {
+	if m.whole == nil {
+		return m.mapLine(l, source, at)
+	}
+	of, err := m.whole.mapLine(l, source, at)
+	if err != nil || len(of.Rows) == 0 {
+		of.Rows, of.Table = nil, -1 // it may not be part of the plan
+		return of, err
+	}
+	r, err := m.mapLine(l, source, at)
+	r.Fate = of.Fate
+	return r, err
+}
+
+func (m *Mapper) mapLine(l *feed.Line, source string, at fold.Place) (*Result, error) {
 	out := &m.out
 	if m.plan.plain {
 		out.Rows = m.rows.addLine(l)
@@ -166,7 +184,7 @@ func fateOf(matched bool) Fate {
 // table; nil without an envelope.
 func (m *Mapper) buildRows(msg *message, of *route, tops, loose []int) (matched bool, err error) {
 	for _, i := range tops {
-		t := &m.plan.tables[i]
+		t := m.plan.Tables[i]
 		if !m.read.Holds(t.when) {
 			continue
 		}
@@ -185,7 +203,7 @@ func (m *Mapper) buildRows(msg *message, of *route, tops, loose []int) (matched 
 		}
 	}
 	for _, i := range loose {
-		t := &m.plan.tables[i]
+		t := m.plan.Tables[i]
 		some, refused := m.rows.addElements(msg, t, nil)
 		if refused != nil {
 			return matched, refused

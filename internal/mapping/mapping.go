@@ -23,6 +23,7 @@ type Mapping struct {
 	MaxEach   int                `key:"max_each" min:"1" help:"most elements of an array" default:"100000"`
 	MaxTables int                `key:"max_tables" min:"1" help:"most tables" default:"100"`
 	Tables    []Table
+	whole     *Mapping // what this mapping is a part of, see [Mapping.Select]; nil if it is whole
 }
 
 // Unmatched is what happens to a message that matches no table.

@@ -6,10 +6,10 @@ import (
 )
 
 // Select returns the mapping with only the named tables. A parent and its child tables are written together, and a
-// table only with the tables that it refers to.
+// table only with the tables that it refers to. The whole mapping still decides what happens to a message.
 func (m *Mapping) Select(names []string) (*Mapping, error) {
 	some := *m
-	some.Unmatched, some.Tables = IgnoreUnmatched, nil
+	some.whole, some.Unmatched, some.Tables = m, IgnoreUnmatched, nil
 	wanted := func(name string) bool { return slices.Contains(names, name) }
 	for i := range m.Tables {
 		t := &m.Tables[i]

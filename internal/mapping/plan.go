@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -22,6 +23,7 @@ type Plan struct {
 	limits  schema.Limits
 	trees   paths.Trees // the first is for messages
 	tablePlans
+	whole         *Plan       // of all tables, if this one is for some of them: it decides what happens to a message
 	stream        *streamPlan // nil: the messages are the rows
 	ignore        paths.When
 	discriminator discriminator
@@ -32,7 +34,7 @@ type Plan struct {
 
 // tablePlans are the part of a plan to which [Mapper.Add] adds tables.
 type tablePlans struct {
-	tables []tablePlan
+	Tables []*TablePlan
 	tops   []int // the tables with a row per message
 	loose  []int // the tables whose elements have no parent row
 }
@@ -49,17 +51,18 @@ type streamPlan struct {
 	oneTable bool
 	// tombstones: a key without a row deletes the row.
 	tombstones bool
-	star       *tablePlan // the settings of added tables; nil if none are added
+	star       *TablePlan // the settings of added tables; nil if none are added
 	maxTables  int
 }
 
-// A tablePlan is a compiled table: where its rows and values are in messages. A [Table] is as written in settings, a
-// [schema.Table] as in the database, and a driver's is what it needs to write it.
-type tablePlan struct {
-	spec    *Table
-	index   int // index among the plan's tables
-	options fold.Options
+// A TablePlan is a compiled table: where its rows and values are in messages, and how they are folded. A [Table] is as
+// written in settings, a [schema.Table] as in the database, and a driver's is what it needs to write it.
+type TablePlan struct {
+	Name    string       // in the database; a run sets it to the found table's, which may differ in case
+	Options fold.Options // of its rows; the table in the database may decide more, see [Plan.Fit]
 
+	spec          *Table
+	index         int // index among the plan's tables
 	nest          nesting
 	when, deletes paths.When
 	row           rowPlan
@@ -193,8 +196,8 @@ func (p *Plan) Fields() (names []string) {
 		return nil
 	}
 	names = p.trees.Members(0)
-	for i := range p.tables {
-		if t := &p.tables[i]; t.isLine() {
+	for i := range p.Tables {
+		if t := p.Tables[i]; t.isLine() {
 			names = append(names, t.spec.Key...)
 			names = slices.AppendSeq(names, maps.Keys(t.spec.Merge))
 		}
@@ -211,22 +214,17 @@ func (p *Plan) Mapping() *Mapping { return p.mapping }
 // IsPlain reports whether each line is a row of the only table.
 func (p *Plan) IsPlain() bool { return p.plain }
 
-// Tables returns the number of the plan's tables.
-func (p *Plan) Tables() int { return len(p.tables) }
+// TableNames returns the names of the tables in the database.
+func (p *Plan) TableNames() []string {
+	names := make([]string, len(p.Tables))
+	for i, t := range p.Tables {
+		names[i] = t.Name
+	}
+	return names
+}
 
-// Table returns the settings of a table.
-func (p *Plan) Table(table int) *Table { return p.tables[table].spec }
-
-// TableName returns the name of a table in the database.
-func (p *Plan) TableName(table int) string { return p.limits.TableName(p.tables[table].spec.Name) }
-
-// Options returns the options of the fold of a table's rows. The caller sets Log.
-func (p *Plan) Options(table int) fold.Options { return p.tables[table].options }
-
-// StoredKey returns the columns of a table's key in the database.
-func (p *Plan) StoredKey(table int) []string { return p.tables[table].storedKey() }
-
-func (t *tablePlan) storedKey() []string {
+// StoredKey returns the columns of the key in the database.
+func (t *TablePlan) StoredKey() []string {
 	own, key := 0, make([]string, 0, len(t.key))
 	if t.owner != nil {
 		key, own = append(key, t.owner.column), t.owner.parts
@@ -237,18 +235,33 @@ func (t *tablePlan) storedKey() []string {
 	return key
 }
 
+// AddsTo tells what a repeated message adds to, for an error message. "": a repeated message changes nothing.
+func (t *TablePlan) AddsTo() string {
+	name := fmt.Sprintf("table %q", t.Name)
+	if t.Name == Star {
+		name = "each table of the stream"
+	}
+	switch column := t.Options.SumColumn(); {
+	case column != "":
+		return fmt.Sprintf("the sums in column %q of %s", column, name)
+	case t.Options.Appends():
+		return "the rows of " + name
+	}
+	return ""
+}
+
 // identity returns the columns by which children refer to a row: the generated key, or the key.
-func (t *tablePlan) identity() []string {
+func (t *TablePlan) identity() []string {
 	if t.spec.ID != "" {
 		return []string{t.spec.ID}
 	}
-	return t.storedKey()
+	return t.StoredKey()
 }
 
 // Parent returns the parent of a table, -1 for none, and the columns that hold the parent's key, in the order of that
 // key.
 func (p *Plan) Parent(table int) (parent int, key []string) {
-	t := &p.tables[table]
+	t := p.Tables[table]
 	for _, k := range t.key {
 		if k.fromParent {
 			key = append(key, k.title)
@@ -258,10 +271,10 @@ func (p *Plan) Parent(table int) (parent int, key []string) {
 }
 
 // Set reports whether all children of a row are one value of it.
-func (p *Plan) Set(table int) bool { return p.tables[table].nest.set }
+func (p *Plan) Set(table int) bool { return p.Tables[table].nest.set }
 
 // ByName reports whether fields of the row become columns with their names.
-func (p *Plan) ByName(table int) bool { return p.tables[table].fields.byName() }
+func (p *Plan) ByName(table int) bool { return p.Tables[table].fields.byName() }
 
 // cast returns the conversion to a type.
 func (p *Plan) cast(as cast.Type) cast.Cast { return cast.New(as, p.limits.TextTypes) }
@@ -269,8 +282,8 @@ func (p *Plan) cast(as cast.Type) cast.Cast { return cast.New(as, p.limits.TextT
 // title returns the path to a place, for messages: items[].price for a path in an element.
 func (p *Plan) title(at paths.Place) string {
 	path := p.trees.String(at)
-	for i := range p.tables {
-		if n := &p.tables[i].nest; n.isElement() && n.element == at.Tree {
+	for i := range p.Tables {
+		if n := &p.Tables[i].nest; n.isElement() && n.element == at.Tree {
 			if at.Node == 0 {
 				return p.title(n.each) + "[]"
 			}

@@ -59,7 +59,7 @@ type tableMemory struct {
 }
 
 // newMemory returns the memory of a table without rows.
-func (t *tablePlan) newMemory() tableMemory { return tableMemory{key: make([]feed.Field, len(t.key))} }
+func (t *TablePlan) newMemory() tableMemory { return tableMemory{key: make([]feed.Field, len(t.key))} }
 
 // begin resets the buffers for the next message. The last message's rows become invalid.
 func (b *rowBuilder) begin() {
@@ -79,7 +79,7 @@ func (b *rowBuilder) result() []Row {
 // addLine returns the change of a line that is a row of the only table. Without this short way, the whole of a sync of
 // plain lines takes 1.1 times as long.
 func (b *rowBuilder) addLine(l *feed.Line) []Row {
-	t := &b.plan.tables[0]
+	t := b.plan.Tables[0]
 	b.changes = b.changes[:1]
 	c := &b.changes[0].Change
 	c.Op, c.Fields, c.Unnumbered, c.Text, c.Version = fold.Upsert, l.Fields, l.Unnumbered, l.Text, feed.Field{}
@@ -97,7 +97,7 @@ func (b *rowBuilder) addLine(l *feed.Line) []Row {
 
 // addRow adds the change of a table's row for the message or the current element, and the changes of its child rows.
 // types is what the stream declares about the row, and parentKey the parent row's key, nil without a parent.
-func (b *rowBuilder) addRow(msg *message, t *tablePlan, types *typing, parentKey []feed.Field) *refusal {
+func (b *rowBuilder) addRow(msg *message, t *TablePlan, types *typing, parentKey []feed.Field) *refusal {
 	var former []feed.Field
 	if msg.row.Former != nil && !t.nest.isElement() {
 		var refused *refusal
@@ -145,7 +145,7 @@ func (b *rowBuilder) addRow(msg *message, t *tablePlan, types *typing, parentKey
 		return nil
 	}
 	for _, i := range t.nest.children {
-		if child := &b.plan.tables[i]; !child.nest.set {
+		if child := b.plan.Tables[i]; !child.nest.set {
 			if _, refused := b.addElements(msg, child, key); refused != nil {
 				return refused
 			}
@@ -155,12 +155,12 @@ func (b *rowBuilder) addRow(msg *message, t *tablePlan, types *typing, parentKey
 }
 
 // deletes reports whether the message deletes the current row.
-func (b *rowBuilder) deletes(msg *message, t *tablePlan) bool {
+func (b *rowBuilder) deletes(msg *message, t *TablePlan) bool {
 	return !t.spec.isHistory() && (msg.line.Deletes || msg.change.Op == envelope.Delete || b.read.Matches(t.deletes))
 }
 
 // op returns the operation on the current row.
-func (b *rowBuilder) op(msg *message, t *tablePlan, deletes bool) fold.Op {
+func (b *rowBuilder) op(msg *message, t *TablePlan, deletes bool) fold.Op {
 	switch {
 	case deletes:
 		return fold.Delete
@@ -171,7 +171,7 @@ func (b *rowBuilder) op(msg *message, t *tablePlan, deletes bool) fold.Op {
 }
 
 // version returns the version of the current row, empty if it has none.
-func (b *rowBuilder) version(msg *message, t *tablePlan) (v feed.Field) {
+func (b *rowBuilder) version(msg *message, t *TablePlan) (v feed.Field) {
 	if t.row.envelopeVersion {
 		return msg.change.Version
 	}
@@ -182,14 +182,14 @@ func (b *rowBuilder) version(msg *message, t *tablePlan) (v feed.Field) {
 }
 
 // key returns the buffer for the row's key, which begins with a copy of parentKey.
-func (b *rowBuilder) key(t *tablePlan, parentKey []feed.Field) []feed.Field {
+func (b *rowBuilder) key(t *TablePlan, parentKey []feed.Field) []feed.Field {
 	key := b.tables[t.index].key
 	clear(key[copy(key, parentKey):])
 	return key
 }
 
 // addValues adds the row's fields and completes its key, which already has the parent's. A delete needs only the key.
-func (b *rowBuilder) addValues(msg *message, t *tablePlan, types *typing, object *feed.Field, key []feed.Field, deletes bool) *refusal {
+func (b *rowBuilder) addValues(msg *message, t *TablePlan, types *typing, object *feed.Field, key []feed.Field, deletes bool) *refusal {
 	b.unknownNames.unnumbered = nil
 	for i := 0; i < len(key) && t.key[i].fromParent; i++ {
 		b.fields = append(b.fields, key[i])
@@ -223,7 +223,7 @@ func (b *rowBuilder) addValues(msg *message, t *tablePlan, types *typing, object
 		return refused
 	}
 	for _, i := range t.nest.children {
-		if child := &b.plan.tables[i]; child.nest.set {
+		if child := b.plan.Tables[i]; child.nest.set {
 			if refused := b.addSet(msg, child, key); refused != nil {
 				return refused
 			}
@@ -233,12 +233,12 @@ func (b *rowBuilder) addValues(msg *message, t *tablePlan, types *typing, object
 }
 
 // isLine reports whether the line's fields are the row, with nothing added or left out.
-func (t *tablePlan) isLine() bool {
+func (t *TablePlan) isLine() bool {
 	return t.fields.all && t.row.inLine && len(t.nest.children) == 0
 }
 
 // object returns the object that is the row. none means that there is no row.
-func (b *rowBuilder) object(t *tablePlan) (_ *feed.Field, none bool, _ *refusal) {
+func (b *rowBuilder) object(t *TablePlan) (_ *feed.Field, none bool, _ *refusal) {
 	at := t.row.at
 	if !t.row.text.IsNowhere() {
 		at = t.row.text
@@ -268,7 +268,7 @@ func (b *rowBuilder) object(t *tablePlan) (_ *feed.Field, none bool, _ *refusal)
 }
 
 // objectInText returns the object in a string, which must be one that a line could be.
-func (b *rowBuilder) objectInText(t *tablePlan, v *feed.Field) (_ *feed.Field, none bool, _ *refusal) {
+func (b *rowBuilder) objectInText(t *TablePlan, v *feed.Field) (_ *feed.Field, none bool, _ *refusal) {
 	if v.Kind != feed.String {
 		return nil, false, t.refuse(feed.Errorf(feed.BadValue, "table %q: %s is not a string with an object but %s", t.spec.Name, t.spec.Row, feed.Clip(v.Value)))
 	}
@@ -282,7 +282,7 @@ func (b *rowBuilder) objectInText(t *tablePlan, v *feed.Field) (_ *feed.Field, n
 }
 
 // value returns the value of a column. ok is false if none of its sources is present.
-func (b *rowBuilder) value(msg *message, t *tablePlan, types *typing, c *column) (f feed.Field, ok bool, _ *refusal) {
+func (b *rowBuilder) value(msg *message, t *TablePlan, types *typing, c *column) (f feed.Field, ok bool, _ *refusal) {
 	for i := range c.sources {
 		src := &c.sources[i]
 		if src.When != nil && !b.read.Holds(src.When) {
@@ -324,7 +324,7 @@ func (b *rowBuilder) addReferenced(msg *message, c *column, v feed.Field) {
 	if v.Kind == feed.Null {
 		return
 	}
-	v.Name = b.plan.tables[c.references.table].key[0].name
+	v.Name = b.plan.Tables[c.references.table].key[0].name
 	to := &b.referenced
 	n := len(to.keys)
 	to.keys = append(to.keys, v)
@@ -340,7 +340,7 @@ func (s *source) title() string {
 }
 
 // meta returns metadata of the message or of the table's current element.
-func (b *rowBuilder) meta(m Meta, msg *message, t *tablePlan) feed.Field {
+func (b *rowBuilder) meta(m Meta, msg *message, t *TablePlan) feed.Field {
 	from, k := len(b.bytes), feed.Int
 	switch m {
 	case IndexMeta:
@@ -364,7 +364,7 @@ func (b *rowBuilder) meta(m Meta, msg *message, t *tablePlan) feed.Field {
 var null = []byte("null")
 
 // checkKey returns why the row's key is rejected, or nil.
-func (t *tablePlan) checkKey(key []feed.Field) *refusal {
+func (t *TablePlan) checkKey(key []feed.Field) *refusal {
 	for part := range key {
 		f, k := &key[part], &t.key[part]
 		switch {
@@ -381,7 +381,7 @@ func (t *tablePlan) checkKey(key []feed.Field) *refusal {
 }
 
 // formerKey returns the key that the row had before the message; nil if it had none or the same one.
-func (b *rowBuilder) formerKey(msg *message, t *tablePlan, types *typing) (_ []feed.Field, refused *refusal) {
+func (b *rowBuilder) formerKey(msg *message, t *TablePlan, types *typing) (_ []feed.Field, refused *refusal) {
 	x := &b.tables[t.index]
 	b.decode.BeginRow(msg.row.Former, msg.row.Index)
 	x.former, refused = b.keyOf(msg, t, types, x.former[:0])
@@ -402,7 +402,7 @@ func (b *rowBuilder) formerKey(msg *message, t *tablePlan, types *typing) (_ []f
 }
 
 // keyOf appends the current row's key in the table, or nothing if the table has no row for it.
-func (b *rowBuilder) keyOf(msg *message, t *tablePlan, types *typing, to []feed.Field) ([]feed.Field, *refusal) {
+func (b *rowBuilder) keyOf(msg *message, t *TablePlan, types *typing, to []feed.Field) ([]feed.Field, *refusal) {
 	object, none, refused := b.object(t)
 	if refused != nil || none {
 		return to, refused

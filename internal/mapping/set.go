@@ -22,7 +22,7 @@ func hiddenColumn(table, column string) string { return schema.HiddenName(column
 // SetColumn returns the name of the parent's column for the sets of a table, which [Plan.Exploder] reads. It is "" if
 // each row is a change of its own, or if the set is part of the parent's own set.
 func (p *Plan) SetColumn(table int) string {
-	if t := &p.tables[table]; t.nest.set && !p.tables[t.nest.parent].nest.set {
+	if t := p.Tables[table]; t.nest.set && !p.Tables[t.nest.parent].nest.set {
 		return setColumn(t.spec.Name)
 	}
 	return ""
@@ -63,7 +63,7 @@ type level struct {
 // Exploder returns a function that makes rows from the sets of [Mapper.Map]. same returns the same text for all
 // spellings of the key of a change: if a key occurs several times, the last element counts.
 func (p *Plan) Exploder(same func(table int, c *fold.Change) string) fold.Exploder {
-	return (&exploder{same: same, plan: p, levels: make([]level, len(p.tables))}).explode
+	return (&exploder{same: same, plan: p, levels: make([]level, len(p.Tables))}).explode
 }
 
 // explode calls each with a change for every row of a set, and of the sets in it, parents first. The rows are whole:
@@ -73,7 +73,7 @@ func (e *exploder) explode(table int, parentKey [][]byte, set []byte, each func(
 	if feed.KindOf(set) == feed.Null {
 		return nil
 	}
-	t, l := &e.plan.tables[table], &e.levels[table]
+	t, l := e.plan.Tables[table], &e.levels[table]
 	children := t.nest.children
 	if len(children) > 0 {
 		l.keys, l.last = l.keys[:0], map[string]int{}
@@ -115,7 +115,7 @@ func (e *exploder) explode(table int, parentKey [][]byte, set []byte, each func(
 // rows calls each with the rows of a set, but not with the rows of the sets in it: these sets are left in the table's
 // level.
 func (e *exploder) rows(table int, parentKey [][]byte, set []byte, each func(i int, r *Row) error) error {
-	t, l := &e.plan.tables[table], &e.levels[table]
+	t, l := e.plan.Tables[table], &e.levels[table]
 	w := feed.Walk(set)
 	w.Next()
 	for i := 0; w.Next(); i++ {
@@ -142,7 +142,7 @@ func (e *exploder) rows(table int, parentKey [][]byte, set []byte, each func(i i
 }
 
 // fields reads the fields and sets of a row into the table's level.
-func (e *exploder) fields(t *tablePlan, l *level, row []byte) {
+func (e *exploder) fields(t *TablePlan, l *level, row []byte) {
 	w := feed.Walk(row)
 	w.Next()
 	for w.Next() {
@@ -155,7 +155,7 @@ func (e *exploder) fields(t *tablePlan, l *level, row []byte) {
 			n, _ := strconv.Atoi(string(name)) // written by appendSetRow
 			f.Name = int32(n)
 		}
-		if n := slices.IndexFunc(t.nest.children, func(c int) bool { return e.plan.tables[c].nest.setName == f.Name }); n >= 0 {
+		if n := slices.IndexFunc(t.nest.children, func(c int) bool { return e.plan.Tables[c].nest.setName == f.Name }); n >= 0 {
 			l.sets[n] = f.Value
 		} else {
 			l.fields = append(l.fields, f)

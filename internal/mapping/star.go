@@ -87,7 +87,7 @@ func (m *Mapper) describe(msg *message) error {
 		r.declared[string(msg.Table)] = d
 	}
 	for _, i := range r.of(msg.Table).tops {
-		if err := m.plan.tables[i].checkStreamKey(d.key); err != nil {
+		if err := m.plan.Tables[i].checkStreamKey(d.key); err != nil {
 			return err
 		}
 	}
@@ -109,10 +109,10 @@ func (m *Mapper) newTable(msg *message) error {
 		return feed.Errorf(feed.BadName, "%q cannot be the name of a table", feed.Clip(msg.Table))
 	case p.limits.MaxName > 0 && slices.ContainsFunc(strings.Split(name, "."), func(part string) bool { return len(part) > p.limits.MaxName }):
 		return feed.Errorf(feed.BadName, "the name of the table %q is longer than %d bytes, which the database takes", feed.Clip(msg.Table), p.limits.MaxName)
-	case len(p.tables) >= p.stream.maxTables:
+	case len(p.Tables) >= p.stream.maxTables:
 		return feed.Errorf(feed.Unmatched, "table %q would be one more than the %d that there may be (max_tables)", feed.Clip(msg.Table), p.stream.maxTables)
 	}
-	if slices.ContainsFunc(p.tables, func(t tablePlan) bool { return p.limits.FoldName(t.spec.Name) == p.limits.FoldName(n.Name) }) {
+	if slices.ContainsFunc(p.Tables, func(t *TablePlan) bool { return p.limits.FoldName(t.spec.Name) == p.limits.FoldName(n.Name) }) {
 		return feed.Errorf(feed.BadName, "the table %q would be the same as another one in the database, %q: give it another name in a config file, with from", feed.Clip(msg.Table), n.Name)
 	}
 	if of, ok := m.Names[p.limits.FoldName(n.Name)]; ok && of != name {
@@ -163,22 +163,30 @@ func (c *compiler) star(t *Table) {
 		}
 	}
 	p := c.plan
-	n, tops := len(p.tables), len(p.tops)
+	n, tops := len(p.Tables), len(p.tops)
 	c.table(t)
-	star := p.tables[n]
+	star := p.Tables[n]
 	if p.stream != nil {
-		p.stream.star = &star
+		p.stream.star = star
 	}
-	p.tables, p.tops, c.scopes = p.tables[:n], p.tops[:tops], c.scopes[:n]
+	p.Tables, p.tops, c.scopes = p.Tables[:n], p.tops[:tops], c.scopes[:n]
 	delete(c.byName, t.Name)
 }
 
-// Star returns the table '*' and the fold options of its rows; nil if there is none.
-func (p *Plan) Star() (*Table, fold.Options) {
-	if p.stream == nil || p.stream.star == nil {
-		return nil, fold.Options{}
+// Star returns the table '*'; nil if there is none.
+func (p *Plan) Star() *TablePlan {
+	if p.stream == nil {
+		return nil
 	}
-	return p.stream.star.spec, p.stream.star.options
+	return p.stream.star
+}
+
+// StarKey returns the key that '*' sets; nil if it sets none.
+func (p *Plan) StarKey() []string {
+	if t := p.stream.star.spec; !t.KeyByDefault {
+		return t.Key
+	}
+	return nil
 }
 
 // Refuse returns the error that rejects a message of the table, which cannot have its settings with a key.
@@ -210,14 +218,14 @@ func (m *Mapper) Add(n *NewTable, key []string, check func(table int) error) (er
 			delete(m.route.routes, n.StreamName)
 		}
 	}()
-	c := &compiler{mapping: p.mapping, names: p.names, plan: p, row: p.stream.RowTree(), byName: map[string]int{}, scopes: make([]*scope, len(p.tables))}
-	for i := range p.tables {
-		c.byName[p.tables[i].spec.Name] = i
+	c := &compiler{mapping: p.mapping, names: p.names, plan: p, row: p.stream.RowTree(), byName: map[string]int{}, scopes: make([]*scope, len(p.Tables))}
+	for i := range p.Tables {
+		c.byName[p.Tables[i].spec.Name] = i
 	}
 	c.table(t)
-	table := len(p.tables) - 1
-	p.tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.StreamName) + "$")}}
-	m.rows.tables = append(memory, p.tables[table].newMemory())
+	table := len(p.Tables) - 1
+	p.Tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.StreamName) + "$")}}
+	m.rows.tables = append(memory, p.Tables[table].newMemory())
 	if len(c.faults) > 0 {
 		return n.Refuse(key, errors.Join(c.faults...))
 	}

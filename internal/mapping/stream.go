@@ -68,7 +68,7 @@ func (m *Mapper) mapStreamMessage(msg *message) (Fate, error) {
 // run ends: distinct rows could become one.
 func (m *Mapper) checkKeys(msg *message, of *route) error {
 	for _, i := range of.tops {
-		t := &m.plan.tables[i]
+		t := m.plan.Tables[i]
 		if t.streamKey == nil || !m.read.Holds(t.when) {
 			continue
 		}
@@ -85,7 +85,7 @@ func (m *Mapper) checkKeys(msg *message, of *route) error {
 }
 
 // checkStreamKey returns an error if the stream names another key than the table's, unless the mapping sets that.
-func (t *tablePlan) checkStreamKey(key []string) error {
+func (t *TablePlan) checkStreamKey(key []string) error {
 	if t.streamKey == nil || len(key) == 0 || slices.Equal(slices.Sorted(slices.Values(key)), slices.Sorted(slices.Values(t.streamKey))) {
 		return nil
 	}
@@ -128,7 +128,7 @@ func (m *Mapper) eachRow(msg *message, of *route) (matched bool, err error) {
 // truncate adds the changes of a message that empties a table of the stream.
 func (m *Mapper) truncate(msg *message, of *route) (matched bool, err error) {
 	for _, i := range slices.Concat(of.tops, of.loose) {
-		t := &m.plan.tables[i]
+		t := m.plan.Tables[i]
 		if !t.nest.isElement() && !m.read.Holds(t.when) {
 			continue
 		}
@@ -142,7 +142,7 @@ func (m *Mapper) truncate(msg *message, of *route) (matched bool, err error) {
 		if t.spec.isHistory() { // the message has no row to insert
 			continue
 		}
-		if t.options.Version != "" {
+		if t.Options.Version != "" {
 			return matched, t.refuse(feed.Errorf(feed.BadVersion, "table %q: truncate cannot be ordered by version: leave the version out", t.spec.Name))
 		}
 		m.rows.addTruncate(msg, t)
@@ -151,10 +151,10 @@ func (m *Mapper) truncate(msg *message, of *route) (matched bool, err error) {
 }
 
 // addTruncate adds changes that empty a table and its child tables.
-func (b *rowBuilder) addTruncate(msg *message, t *tablePlan) {
+func (b *rowBuilder) addTruncate(msg *message, t *TablePlan) {
 	b.changes = append(b.changes, Row{Table: t.index, Change: fold.Change{Op: fold.Truncate, Text: msg.line.Text}})
 	for _, i := range t.nest.children {
-		b.addTruncate(msg, &b.plan.tables[i])
+		b.addTruncate(msg, b.plan.Tables[i])
 	}
 }
 
@@ -199,7 +199,7 @@ func (c *compiler) patterns(t *Table) (all []pattern) {
 
 // matchesStreamName reports whether a table takes the rows of a table in the stream. bare: only the last part of the
 // name matches.
-func (t *tablePlan) matchesStreamName(name string) (takes, bare bool) {
+func (t *TablePlan) matchesStreamName(name string) (takes, bare bool) {
 	last := name[strings.LastIndex(name, ".")+1:]
 	for _, p := range t.from {
 		if p.MatchString(name) {
@@ -254,7 +254,7 @@ func (p *Plan) route(name string) *route {
 		for _, i := range tables {
 			takes, bare := true, false
 			if p.stream.NamesTables() {
-				takes, bare = p.tables[i].matchesStreamName(name)
+				takes, bare = p.Tables[i].matchesStreamName(name)
 			}
 			if takes {
 				some = append(some, i)
@@ -272,7 +272,7 @@ func (p *Plan) route(name string) *route {
 }
 
 // claim returns an error if a table that may hold rows of only one schema, or one stream table, gets rows of a second.
-func (m *Mapper) claim(t *tablePlan, x *route) error {
+func (m *Mapper) claim(t *TablePlan, x *route) error {
 	only, one := x.only[t.index]
 	if !one {
 		return nil

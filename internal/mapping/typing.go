@@ -38,7 +38,7 @@ type lastTyping struct {
 }
 
 // table returns a table with the columns that messages have added.
-func (b *rowBuilder) table(t *tablePlan) *schema.Table {
+func (b *rowBuilder) table(t *TablePlan) *schema.Table {
 	if b.current == nil || t.index == b.adding {
 		return &t.fitted
 	}
@@ -47,7 +47,7 @@ func (b *rowBuilder) table(t *tablePlan) *schema.Table {
 }
 
 // typing returns what a schema says about the rows of a table; nil for nothing. The error is a [*TypeChangedError].
-func (b *rowBuilder) typing(r *envelope.RowSchema, t *tablePlan) (*typing, error) {
+func (b *rowBuilder) typing(r *envelope.RowSchema, t *TablePlan) (*typing, error) {
 	if r == nil || len(r.Fields) == 0 || t.nest.isElement() || t.row.nested {
 		return nil, nil
 	}
@@ -65,7 +65,7 @@ func (b *rowBuilder) typing(r *envelope.RowSchema, t *tablePlan) (*typing, error
 
 // typing returns what fields say about the rows of a table in its current state. Columns that have a type in the
 // mapping keep it.
-func (p *Plan) typing(t *tablePlan, have *schema.Table, fields []envelope.FieldSchema) (*typing, error) {
+func (p *Plan) typing(t *TablePlan, have *schema.Table, fields []envelope.FieldSchema) (*typing, error) {
 	y := &typing{casts: map[string]*cast.Cast{}, sources: map[*source]*cast.Cast{}, declared: &fold.Declared{Columns: map[string]schema.Column{}}}
 	if k := t.spec.Type.Kind; k != cast.Auto && k != cast.DefaultType {
 		return y, nil
@@ -103,7 +103,7 @@ func (p *Plan) readsUncast(s *source, field string) bool {
 
 // typeColumn declares a column for the values of a field, and returns the conversion for them. It returns nil if they
 // need none, or if a column that others made has another type.
-func (p *Plan) typeColumn(y *typing, t *tablePlan, have *schema.Table, f *envelope.FieldSchema, name string) (*cast.Cast, error) {
+func (p *Plan) typeColumn(y *typing, t *TablePlan, have *schema.Table, f *envelope.FieldSchema, name string) (*cast.Cast, error) {
 	key := slices.ContainsFunc(t.key, func(k keyPart) bool { return k.title == name })
 	as := f.Cast(p.limits.TextTypes)
 	c := schema.New(name, key)
@@ -134,7 +134,7 @@ func (p *Plan) cannotBeKey(c *cast.Cast) bool {
 }
 
 // readTyped converts a field of the row to the type in the schema. raw is the raw name, between its quotes.
-func (b *rowBuilder) readTyped(t *tablePlan, types *typing, f feed.Field, raw []byte) (feed.Field, *refusal) {
+func (b *rowBuilder) readTyped(t *TablePlan, types *typing, f feed.Field, raw []byte) (feed.Field, *refusal) {
 	name := feed.Unquoted(nil, raw)
 	as := types.casts[string(name)]
 	if as == nil {

@@ -42,7 +42,7 @@ func (r *fieldNumbers) number(names *feed.Names, raw []byte) int32 {
 }
 
 // unknownFields adds the fields without a mapped column under their own names, and copies key fields to key.
-func (b *rowBuilder) unknownFields(msg *message, t *tablePlan, types *typing, object *feed.Field, key []feed.Field, deletes bool) *refusal {
+func (b *rowBuilder) unknownFields(msg *message, t *TablePlan, types *typing, object *feed.Field, key []feed.Field, deletes bool) *refusal {
 	if t.row.inLine {
 		b.unknownNames.unnumbered = msg.line.Unnumbered
 		for _, f := range msg.line.Fields {
@@ -65,7 +65,7 @@ func (b *rowBuilder) unknownFields(msg *message, t *tablePlan, types *typing, ob
 }
 
 // unknownField adds a field of a row, unless a column or path uses it. raw is the raw name, between its quotes, for types.
-func (b *rowBuilder) unknownField(t *tablePlan, types *typing, f feed.Field, raw []byte, key []feed.Field, deletes bool) (refused *refusal) {
+func (b *rowBuilder) unknownField(t *TablePlan, types *typing, f feed.Field, raw []byte, key []feed.Field, deletes bool) (refused *refusal) {
 	switch {
 	case f.Name >= 0 && t.fields.used[f.Name]:
 		return nil
@@ -97,7 +97,7 @@ func (b *rowBuilder) unknownField(t *tablePlan, types *typing, f feed.Field, raw
 
 // shadowed rejects an element with a field that no column can store, because the column of its name has the key of the
 // parent, in the parent's column parents. A delete stores nothing.
-func (b *rowBuilder) shadowed(t *tablePlan, f *feed.Field, title, parents string, deletes bool) *refusal {
+func (b *rowBuilder) shadowed(t *TablePlan, f *feed.Field, title, parents string, deletes bool) *refusal {
 	if deletes {
 		return nil
 	}

@@ -19,12 +19,11 @@ type UnusedFinder struct {
 
 // NewUnusedFinder returns an UnusedFinder for a mapping, in a database with these limits. The mapping must compile.
 func NewUnusedFinder(m *Mapping, limits schema.Limits) (*UnusedFinder, error) {
-	names := &feed.Names{}
-	plan, err := Compile(m, names, limits)
+	plan, err := Compile(m, limits)
 	if err != nil {
 		return nil, err
 	}
-	return &UnusedFinder{mapper: plan.NewMapper(), scan: feed.NewScanner(names)}, nil
+	return &UnusedFinder{mapper: plan.NewMapper(), scan: feed.NewScanner(plan.names)}, nil
 }
 
 // Fields returns the fields of a message, or of its last row in a change stream, that no column or path uses. It
@@ -47,7 +46,7 @@ func (u *UnusedFinder) Fields(text []byte) (names []string) {
 	}
 	rows := slices.DeleteFunc(result.Rows, func(r Row) bool { return r.Op >= fold.Ensure })
 	takesAll := func(r Row) bool {
-		t := &p.tables[r.Table]
+		t := p.Tables[r.Table]
 		return t.fields.byName() && !t.row.nested && !t.nest.isElement()
 	}
 	if err != nil || len(rows) == 0 || slices.ContainsFunc(rows, takesAll) {

@@ -30,11 +30,9 @@ type attempt struct {
 
 // begin reads the tables and begins an attempt for them. before are the tables of the previous attempt, or nil.
 func (r *run) begin(ctx context.Context, h *history, before *tables) (*attempt, error) {
-	if before != nil {
-		h.tables = before.all
-	}
 	var keyErr error
-	found, err := r.readTables(ctx, TableKeys(h.tables)...)
+	tables := r.cfg.Plan.Tables
+	found, err := r.readTables(ctx, tableKeys(tables)...)
 	if errors.As(err, new(sink.KeyError)) {
 		if !r.cfg.Restart.Rebuild {
 			keyErr = err // the checkpoint may explain it better: changed settings
@@ -43,10 +41,10 @@ func (r *run) begin(ctx context.Context, h *history, before *tables) (*attempt, 
 		return nil, err
 	}
 	for i := range found {
-		h.tables[i].Name = found[i].Name
+		tables[i].Name = found[i].Name
 	}
 	a := &attempt{run: r, history: h, unread: &unreadFiles{run: r},
-		check: &resumeCheck{run: r, history: h, found: found, keyErr: keyErr, settings: settingsOf(r.cfg, h.tables[:h.declared])}}
+		check: &resumeCheck{run: r, history: h, tables: tables, found: found, keyErr: keyErr, settings: settingsOf(r.cfg, tables[:h.declared])}}
 	a.settings = a.check.settings
 	a.settings.Names, a.settings.Keyless = h.streamNames, h.keyless
 	a.tables, err = r.newTables(h, before, found)
@@ -118,7 +116,7 @@ func (a *attempt) newPipeline(starts []start) *pipeline {
 	p := &pipeline{scans: newScanPool(r.names, r.limit)}
 	full, free, queue := make(chan *set), make(chan *set, 2), make(dbQueue)
 	for range 2 {
-		s := newSet(len(a.tables.all))
+		s := newSet(len(c.Plan.Tables))
 		s.Unsplit, s.Whole = r.dryRun, r.dryRun && c.Buffer == math.MaxInt64
 		free <- s
 	}

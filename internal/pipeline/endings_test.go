@@ -32,7 +32,9 @@ func resumes(t *testing.T, c *pipeline.Config) {
 	m := &mapping.Mapping{File: "t.yaml", Unmatched: mapping.IgnoreUnmatched,
 		Envelope: &envelope.Envelope{Row: []paths.Path{paths.FieldPath("record")}, Resume: paths.FieldPath("value")},
 		Tables:   []mapping.Table{{Name: "t", Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 500}}}}
-	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))
+	var err error
+	c.Plan, err = mapping.Compile(m, schema.Limits{})
+	testcheck.NoError(t, err)
 }
 
 // TestRun_ResumesAfterCommit: whichever database calls fail, before or after they take effect, all rows before a resume
@@ -138,7 +140,8 @@ func TestMap_RewindKeepsCounts(t *testing.T) {
 		Columns: []mapping.Column{{Name: "id", From: []mapping.Source{{From: paths.FieldPath("id")}}}, {Name: "a", From: []mapping.Source{{From: path}}}}}}}
 	c := configOf(t, feed, "fail")
 	c.Feed = pipeline.Feed{}
-	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))
+	c.Plan, err = mapping.Compile(m, schema.Limits{})
+	testcheck.NoError(t, err)
 	p := rewound(t, c)
 	if n := p.Snapshot().Notes[status.Mismatched]; n["of"] != 1 {
 		t.Errorf("values that are no object: %v, want one of \"of\"", n)

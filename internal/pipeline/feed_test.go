@@ -98,7 +98,9 @@ func plainTable(t testing.TB, c *pipeline.Config, of mapping.Table) {
 	if of.Name = "t"; of.Key == nil {
 		of.Key = []string{"id"}
 	}
-	testcheck.NoError(t, c.Map(&mapping.Mapping{Tables: []mapping.Table{of}}, nil, schema.Limits{FoldCase: true}))
+	var err error
+	c.Plan, err = mapping.Compile(&mapping.Mapping{Tables: []mapping.Table{of}}, schema.Limits{FoldCase: true})
+	testcheck.NoError(t, err)
 }
 
 // runUntil runs a job until so is true, or until it ends. through, if not nil, wraps the database.
@@ -113,11 +115,7 @@ func runUntil(t *testing.T, c pipeline.Config, dest string, through func(sink.Si
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer stop()
-	names := []string{}
-	for i := range c.Tables {
-		names = append(names, c.Tables[i].Name)
-	}
-	p, ended := status.New(names...), make(chan error, 1)
+	p, ended := status.New(c.Plan.TableNames()...), make(chan error, 1)
 	go func() { ended <- pipeline.Run(ctx, c, db, claims, p) }()
 	for {
 		select {

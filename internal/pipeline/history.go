@@ -11,12 +11,11 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// A history is what a run has learned in its attempts. An attempt changes only fields whose comments name an owner, the
-// names of tables, and ends, before its goroutines start.
+// A history is what a run has learned in its attempts. An attempt changes only fields whose comments name an owner, and
+// ends, before its goroutines start.
 type history struct {
-	tables      []Table // as the database names them; those that messages added come last
-	declared    int     // how many of them are configured
-	constrained bool    // a table that seemed to have no constraints has rejected a row: all batches keep their messages
+	declared    int  // how many of the tables are configured
+	constrained bool // a table that seemed to have no constraints has rejected a row: all batches keep their messages
 	rewinds     rewinds
 	fences      fences
 	ends        map[string]int64 // end offsets of a catalog's lanes when the run began
@@ -33,8 +32,8 @@ type history struct {
 	rewrites   rewrites  // owned by the flusher
 }
 
-func newHistory(tables []Table) *history {
-	return &history{tables: slices.Clone(tables), declared: len(tables), streamNames: map[string]string{}, keyless: map[string]bool{}, counted: map[string]int64{}, fences: fences{times: map[string]int{}}, rewrites: rewrites{rows: map[sampledRow]bool{}}}
+func newHistory(declared int) *history {
+	return &history{declared: declared, streamNames: map[string]string{}, keyless: map[string]bool{}, counted: map[string]int64{}, fences: fences{times: map[string]int{}}, rewrites: rewrites{rows: map[sampledRow]bool{}}}
 }
 
 // maxRewinds is how often a run rewinds in a row: until a minute (calm) passes without a rewind. A server that is

@@ -162,7 +162,7 @@ func (rd *reader) foldArray(flushing context.Context, m *message) (v verdict) {
 // between sets. If it may add tables, all batches keep their messages from then on.
 func (rd *reader) beginArray(flushing context.Context, m *message) error {
 	f := rd.tables
-	adds := f.cfg.Star != nil && !f.dryRun && !f.constrained
+	adds := f.cfg.Plan.Star() != nil && !f.dryRun && !f.constrained
 	if rd.builder.set.Rows() > 0 && (adds || rd.cfg.Rejects.To == FailRejects) {
 		if err := rd.split(flushing, m.of, m.begin, m.before); err != nil {
 			return err
@@ -186,7 +186,7 @@ func (rd *reader) foldMessage(flushing context.Context, m *message) verdict {
 			return verdict{}
 		}
 	}
-	if m.Err == nil && rd.cfg.IsPlain() && rd.tables.probed < envelopeProbes {
+	if m.Err == nil && rd.cfg.Plan.IsPlain() && rd.tables.probed < envelopeProbes {
 		rd.warnEnvelope(m)
 	}
 	for {

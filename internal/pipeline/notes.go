@@ -43,7 +43,7 @@ func (f *tables) noteIgnored() {
 		for _, field := range slices.Sorted(maps.Keys(ignored)) {
 			name := field
 			if len(f.folders) > 1 {
-				name = f.all[i].Name + "." + field
+				name = f.cfg.Plan.Tables[i].Name + "." + field
 			}
 			f.p.Note(status.Ignored, name, ignored[field])
 		}
@@ -54,7 +54,7 @@ func (f *tables) noteIgnored() {
 // reader may call it, until it has ended.
 func (f *tables) noteUnmet() {
 	of, met := &f.cfg.Feed, f.names.Seen()
-	named := append(f.cfg.plan.Fields(), of.TimeField, of.ResumeField, of.Keepalive.Field, of.Failure.Field)
+	named := append(f.cfg.Plan.Fields(), of.TimeField, of.ResumeField, of.Keepalive.Field, of.Failure.Field)
 	others := slices.DeleteFunc(slices.Clone(met), func(name string) bool { return slices.Contains(named, name) })
 	unmet := []string{}
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(named))) {

@@ -31,8 +31,7 @@ import (
 	"github.com/weirsync/weir/internal/status"
 )
 
-// Config is what a run does. [Config.Map] sets its tables. A run does not change it, except that it remembers the tables
-// that messages add.
+// Config is what a run does. A run does not change it, except that the plan remembers the tables that messages add.
 type Config struct {
 	Kind    source.Kind    // of all Sources
 	Sources []string       // as source.Kinds.Expand returns them
@@ -42,12 +41,8 @@ type Config struct {
 	// otherwise it is never resumed.
 	Job         string
 	ResumeStdin bool
-	// Tables are the tables to write to, parents before their children.
-	Tables []Table
-	// Star describes the tables that messages add to the job. nil: they add none.
-	Star *Table
-	// plan maps the messages, see [Config.Map]. It remembers the tables that messages add.
-	plan, whole *mapping.Plan // whole: of all tables, if plan is for some of them
+	// Plan has the tables and maps the messages. It remembers the tables that messages add.
+	Plan *mapping.Plan
 	// Resume is called with each resume value that the envelope of a mapping names, as JSON, in order, once all earlier
 	// messages are committed. nil: never.
 	Resume func(value []byte) error
@@ -102,7 +97,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *sta
 		claims = unclaimed{}
 	}
 	c.Restart.FromStart = c.Restart.FromStart || c.Restart.Rebuild
-	r, h := newRun(&c, db, claims, p), newHistory(c.Tables)
+	r, h := newRun(&c, db, claims, p), newHistory(len(c.Plan.Tables))
 	a, err := r.begin(ctx, h, nil)
 	if err != nil {
 		return err
@@ -139,7 +134,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *sta
 func Fold(ctx context.Context, c Config, caps sink.Caps, p *status.Progress, look func(*sink.Flush) error, read sink.ReadTables) error {
 	r := newRun(&c, viewer{caps, read, look, ctx}, unclaimed{}, p)
 	r.dryRun = true
-	a, err := r.begin(ctx, newHistory(c.Tables), nil)
+	a, err := r.begin(ctx, newHistory(len(c.Plan.Tables)), nil)
 	if err != nil {
 		return err
 	}
@@ -184,7 +179,7 @@ type run struct {
 }
 
 func newRun(c *Config, db sink.Sink, claims sink.Claims, p *status.Progress) *run {
-	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: c.plan.Names(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), housekeeper: &housekeeper{}}
+	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: c.Plan.Names(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), housekeeper: &housekeeper{}}
 	r.feedNames = c.Feed.names(r.names)
 	return r
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold/schema"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 )
@@ -25,9 +26,10 @@ func (e SettingsError) ExitCode() int { return 2 }
 type resumeCheck struct {
 	*run
 	history  *history
-	found    []schema.Table // the tables as the database has them
-	keyErr   error          // why a table cannot have the configured key
-	settings settings       // the run's settings
+	tables   []*mapping.TablePlan // the run's tables
+	found    []schema.Table       // the tables as the database has them
+	keyErr   error                // why a table cannot have the configured key
+	settings settings             // the run's settings
 }
 
 // admitAll reads the checkpoints of the lanes and returns where each lane continues. It returns an error, before
@@ -139,7 +141,7 @@ func (s *start) setCheckpoint(cp sink.Checkpoint) (err error) {
 func (rc *resumeCheck) unwritten() (names []string) {
 	for i := range rc.history.declared {
 		if !slices.Contains(rc.found[i].Writers, rc.cfg.Job) {
-			names = append(names, rc.history.tables[i].Name)
+			names = append(names, rc.tables[i].Name)
 		}
 	}
 	return names
@@ -161,7 +163,11 @@ func (rc *resumeCheck) otherTables(s *start) []*schema.Table {
 
 // tableNames lists the run's tables in a message.
 func (rc *resumeCheck) tableNames() string {
-	return tableList(TableNames(rc.history.tables))
+	names := make([]string, len(rc.tables))
+	for i, t := range rc.tables {
+		names[i] = t.Name
+	}
+	return tableList(names)
 }
 
 // tableList lists tables in a message. An empty list stands for the tables that messages add.
@@ -211,8 +217,8 @@ func (rc *resumeCheck) mayContinue(s *start) error {
 	if rc.cfg.Restart.Rebuild || from == (position{}) || cp.Settings == "" {
 		return rc.keyErr
 	}
-	words, stale, fresh := changes(&s.was, &rc.settings, rc.cfg.plan.Mapping().File == "")
-	stale = stale && (rc.keyErr != nil || rc.cfg.Star != nil || slices.ContainsFunc(rc.found, func(t schema.Table) bool { return t.Exists }))
+	words, stale, fresh := changes(&s.was, &rc.settings, rc.cfg.Plan.Mapping().File == "")
+	stale = stale && (rc.keyErr != nil || rc.cfg.Plan.Star() != nil || slices.ContainsFunc(rc.found, func(t schema.Table) bool { return t.Exists }))
 	switch {
 	case rc.cfg.Restart.FromStart && stale:
 		return SettingsError{fmt.Sprintf("--restart reread would leave rows of the old settings in %s: %s; %s", rc.tableNames(), strings.Join(words, ", "), rc.howToRebuild())}
@@ -223,7 +229,7 @@ func (rc *resumeCheck) mayContinue(s *start) error {
 		if way := rc.howToFill(fresh); way != "" && rc.keyErr == nil {
 			ways = append(ways, way)
 		}
-		if !stale && !addsAgain(rc.history.tables) {
+		if !stale && !rc.addsAgain() {
 			ways = append(ways, "--restart reread reads again over the rows that exist")
 		}
 		if rc.keyErr == nil {
@@ -253,10 +259,15 @@ func (rc *resumeCheck) checkTables(s *start, others []*schema.Table) error {
 	return nil
 }
 
+// addsAgain reports whether applying messages twice changes the result.
+func (rc *resumeCheck) addsAgain() bool {
+	return slices.ContainsFunc(rc.tables, func(t *mapping.TablePlan) bool { return t.AddsTo() != "" })
+}
+
 // howToReadAgain tells the user how to reread the sources from the start: over the existing rows if that is correct,
 // else into empty tables. does completes the sentence.
 func (rc *resumeCheck) howToReadAgain(does string) string {
-	if addsAgain(rc.history.tables) {
+	if rc.addsAgain() {
 		return rc.howToRebuild()
 	}
 	return "--restart reread " + does
@@ -282,11 +293,11 @@ func describeChanges(t *schema.Table) string {
 
 // howToRebuild tells the user how to get rid of rows of other settings.
 func (rc *resumeCheck) howToRebuild() string {
-	if rc.cfg.Star != nil { // only the stream names the tables to be emptied
+	if rc.cfg.Plan.Star() != nil { // only the stream names the tables to be emptied
 		return fmt.Sprintf("drop the tables that the job has made, weir forget %s, and sync again", rc.cfg.Job)
 	}
 	if rc.keyErr == nil && slices.ContainsFunc(rc.found, func(t schema.Table) bool { return sink.MayRebuild(&t, rc.cfg.Job) != nil }) {
-		if addsAgain(rc.history.tables) {
+		if rc.addsAgain() {
 			return fmt.Sprintf("another --table, or empty %s, weir forget %s, and sync again", rc.tableNames(), rc.cfg.Job)
 		}
 		return fmt.Sprintf("another --table, or an empty %s and --restart reread", rc.tableNames())
@@ -296,7 +307,7 @@ func (rc *resumeCheck) howToRebuild() string {
 
 // howToFill tells the user how to fill new tables. It returns "" if there are none.
 func (rc *resumeCheck) howToFill(tables []string) string {
-	if len(tables) == 0 || addsAgain(rc.history.tables) {
+	if len(tables) == 0 || rc.addsAgain() {
 		return ""
 	}
 	return fmt.Sprintf("--tables %s and another --job fill %s, and then --accept-settings continues", strings.Join(tables, ","), tableList(tables))

@@ -74,15 +74,14 @@ func (s *settings) learn(from *start) {
 }
 
 // settingsOf returns the settings of a run. tables are the configured tables as the database names them.
-func settingsOf(c *Config, tables []Table) (s settings) {
-	s.Flags, s.Keys = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}, c.plan.Mapping().Fingerprint()
+func settingsOf(c *Config, tables []*mapping.TablePlan) (s settings) {
+	s.Flags, s.Keys = map[string]string{"max-line": strconv.Itoa(c.Source.MaxLine)}, c.Plan.Mapping().Fingerprint()
 	maps.Copy(s.Flags, c.Kind.Settings)
-	if c.Star != nil {
-		tables = append(slices.Clone(tables), *c.Star)
+	if star := c.Plan.Star(); star != nil {
+		tables = append(slices.Clip(tables), star)
 	}
-	for i := range tables {
-		t := &tables[i]
-		s.Tables = append(s.Tables, tableSettings{t.Name, t.Fingerprint(t.Key)})
+	for _, t := range tables {
+		s.Tables = append(s.Tables, tableSettings{t.Name, t.Fingerprint()})
 	}
 	return s
 }

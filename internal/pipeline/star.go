@@ -27,8 +27,7 @@ type tableAdder struct {
 type addition struct {
 	*mapping.NewTable
 	key    []string
-	at     int // index among the run's tables
-	added  Table
+	at     int          // index among the run's tables
 	have   schema.Table // the table in the database
 	fitted schema.Table // have, fitted to the job's settings
 	rules  fold.Options
@@ -54,7 +53,7 @@ func (ta *tableAdder) add(flushing context.Context, n *mapping.NewTable, line *f
 		return nil, nil
 	}
 	err := f.mapper.Add(n, t.key, func(table int) error {
-		t.at, t.added = table, tableOf(f.cfg.plan, table)
+		t.at = table
 		if err := ta.fit(t); err != nil {
 			return err
 		}
@@ -80,12 +79,13 @@ func (ta *tableAdder) add(flushing context.Context, n *mapping.NewTable, line *f
 		return nil, t.failed(err)
 	}
 	// From here on later attempts have the table too, whatever ends this one.
-	if t.added.Fold.Appends() && !ta.cfg.Star.Fold.Appends() {
-		ta.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: each row is inserted, and what needs a key is rejected", t.added.Name))
-		ta.settings.Keyless[t.added.Name] = true
+	added := f.cfg.Plan.Tables[t.at]
+	if added.Options.Appends() && !f.cfg.Plan.Star().Options.Appends() {
+		ta.cfg.Log.Warn(fmt.Sprintf("table %q has no key in the stream: each row is inserted, and what needs a key is rejected", added.Name))
+		ta.settings.Keyless[added.Name] = true
 	}
-	f.all, f.have = append(f.all, t.added), append(f.have, t.have)
-	ta.p.AddTable(t.added.Name)
+	f.have = append(f.have, t.have)
+	ta.p.AddTable(added.Name)
 	if limits := &f.caps.Limits; limits.NoSchemas { // otherwise names in the database are the stream's
 		ta.settings.Names[limits.FoldName(n.Name)] = n.StreamName
 	}
@@ -105,8 +105,8 @@ func (ta *tableAdder) add(flushing context.Context, n *mapping.NewTable, line *f
 func (ta *tableAdder) find(flushing context.Context, t *addition) error {
 	err := ta.queue.take(flushing, func(ctx context.Context) (err error) {
 		read := ta.readOrMakeSchema(t.NewTable)
-		if t.key == nil && !ta.cfg.Star.KeyByDefault {
-			t.key = ta.cfg.Star.Key
+		if t.key == nil {
+			t.key = ta.cfg.Plan.StarKey()
 		}
 		keyless := t.Key != nil && len(t.Key) == 0 || t.Truncates // the stream names no key: the table has none, or this is a truncation
 		if t.key == nil || keyless {
@@ -124,7 +124,7 @@ func (ta *tableAdder) find(flushing context.Context, t *addition) error {
 		t.have, err = sink.Table(ctx, read, t.Name, t.key)
 		return err
 	})
-	added := Table{Name: t.Name, Fold: fold.Options{Key: t.key}}
+	added := mapping.TablePlan{Name: t.Name, Options: fold.Options{Key: t.key}}
 	if to := added.AddsTo(); err == nil && to != "" && t.have.Exists && ta.cfg.Restart.FromStart && !ta.cfg.Restart.Rebuild {
 		err = fmt.Errorf("--restart reread would add all messages again to %s: drop it first", to)
 	}
@@ -168,12 +168,9 @@ func (ta *tableAdder) fit(t *addition) (err error) {
 			return feed.Errorf(feed.BadName, "the table %q is the same as another one in the database, %q: give it another name in a config file, with from", feed.Clip([]byte(t.StreamName)), other.Name)
 		}
 	}
-	t.added.Name, t.added.Fold.MaxColumns = t.have.Name, ta.cfg.Star.Fold.MaxColumns
+	f.cfg.Plan.Tables[t.at].Name = t.have.Name
 	t.fitted = t.have.Clone()
-	if err = f.cfg.plan.Fit(t.at, &t.fitted); err == nil {
-		t.rules, err = f.options(&t.added, &t.fitted)
-	}
-	if err != nil {
+	if t.rules, err = f.cfg.Plan.Fit(t.at, &t.fitted); err != nil {
 		return t.Refuse(t.key, err)
 	}
 	return nil
@@ -187,7 +184,7 @@ func (ta *tableAdder) checkStart(flushing context.Context, s *start) error {
 	}
 	var now []schema.Table // another run may have created them since the lookup
 	err := ta.queue.take(flushing, func(ctx context.Context) (err error) {
-		now, err = ta.readTables(ctx, TableKeys(ta.tables.all[known:])...)
+		now, err = ta.readTables(ctx, tableKeys(ta.cfg.Plan.Tables[known:])...)
 		return err
 	})
 	if err != nil {

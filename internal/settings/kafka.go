@@ -173,8 +173,8 @@ func (b *builder) tombstones() (t kafka.Tombstones) {
 	switch o.TombstonesByKey {
 	case "":
 		t.Drop = m.Envelope != nil // they name no table, and follow a message that removes the row
-		if b.Mapping == nil && !fillOnly && len(b.plan.Job.Tables) == 1 && len(b.plan.Job.Tables[0].Key) == 1 {
-			t.Compacted = b.plan.Job.Tables[0].Key[0]
+		if tables := b.plan.Job.Plan.Tables; b.Mapping == nil && !fillOnly && len(tables) == 1 && len(tables[0].StoredKey()) == 1 {
+			t.Compacted = tables[0].StoredKey()[0]
 		}
 	case noTombstones:
 		t.Drop = true

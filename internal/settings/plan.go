@@ -44,7 +44,7 @@ func (s *Spec) builder() *builder {
 	b := &builder{Spec: s}
 	b.checkRules()
 	b.plan.spec, b.plan.Mapping = s, &mapping.Mapping{} // unless a fault leaves no other
-	b.plan.Job = pipeline.Config{Source: source.Options{MaxLine: int(s.Source.MaxLine)}, Log: s.env.Log,
+	b.plan.Job = pipeline.Config{Source: source.Options{MaxLine: int(s.Source.MaxLine)}, Log: s.env.Log, Plan: &mapping.Plan{},
 		Limits: pipeline.Limits{BatchRows: s.Batch.Rows, BatchPeriod: s.Batch.Period, Buffer: int64(s.Batch.Buffer)}, Tombstones: s.Fold.Tombstones,
 		Restart: pipeline.Restart{AcceptSettings: s.Source.AcceptSettings}}
 	return b

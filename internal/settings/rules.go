@@ -24,15 +24,15 @@ func (b *builder) checkRules() {
 	}
 }
 
-// addsTo returns [pipeline.Table.AddsTo] of the first table with sums, else of the first table to which messages add rows.
+// addsTo returns [mapping.TablePlan.AddsTo] of the first table with sums, else of the first table to which messages add rows.
 func (b *builder) addsTo() (to string, sums bool) {
-	tables := slices.Clone(b.plan.Job.Tables)
-	if star := b.plan.Job.Star; star != nil {
-		tables = append(tables, *star)
+	tables := b.plan.Job.Plan.Tables
+	if star := b.plan.Job.Plan.Star(); star != nil {
+		tables = append(slices.Clip(tables), star)
 	}
-	for i := range tables {
-		if t := &tables[i]; !sums && t.AddsTo() != "" {
-			to, sums = t.AddsTo(), t.Fold.SumColumn() != ""
+	for _, t := range tables {
+		if !sums && t.AddsTo() != "" {
+			to, sums = t.AddsTo(), t.Options.SumColumn() != ""
 		}
 	}
 	return to, sums
@@ -45,7 +45,7 @@ func (b *builder) checkRepeats(feed *pipeline.Feed, live bool) {
 		return
 	}
 	rebuild := "--restart rebuild empties the table first (if weir did not make it: empty it, run weir forget, and sync again)"
-	if b.plan.Job.Star != nil {
+	if b.plan.Job.Plan.Star() != nil {
 		rebuild = "drop the tables, run weir forget, and sync again"
 	}
 	b.faultIf(b.Source.Restart == Reread, "restart", "--restart reread would add all messages again to %s: %s", to, rebuild)

@@ -29,15 +29,16 @@ func (b *builder) tables(name string) {
 	}
 	b.faultIf(b.Table.ForeignKeys == IgnoreForeignKeys && slices.ContainsFunc(m.Tables, func(t mapping.Table) bool { return len(t.Dependencies()) > 0 }),
 		"foreign-keys", "--foreign-keys off: child tables and references need them: leave it out")
-	written, whole, err := b.selected(m)
+	written, err := b.selected(m)
 	if err != nil {
 		b.add(err)
 		return
 	}
-	for _, err := range unjoined(b.plan.Job.Map(b.forDatabase(written), whole, b.plan.To.Caps.Limits)) {
+	b.plan.Job.Plan, err = mapping.Compile(b.forDatabase(written), b.plan.To.Caps.Limits)
+	for _, err := range unjoined(err) {
 		b.add(cmp.Or(b.ofSetting(err), err))
 	}
-	b.faultIf(b.plan.Job.Star != nil && b.Source.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
+	b.faultIf(b.plan.Job.Plan.Star() != nil && b.Source.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
 	b.faultIf(names != nil && b.Source.Job == "", "tables", "--tables needs its own --job: the job of %s is for all of its tables", m.File)
 }
 
@@ -69,27 +70,28 @@ func (b *builder) statements(all []mapping.Statement) []mapping.Statement {
 	})
 }
 
-// selected returns the mapping of the tables to write. whole is the mapping of all tables; nil without --tables.
-func (s *Spec) selected(all *mapping.Mapping) (m, whole *mapping.Mapping, err error) {
+// selected returns the mapping of the tables to write.
+func (s *Spec) selected(all *mapping.Mapping) (*mapping.Mapping, error) {
 	switch {
 	case s.Table.Tables == nil:
-		return all, nil, nil
+		return all, nil
 	case len(s.Table.Tables) == 0:
-		return nil, nil, errors.New("--tables names no table")
+		return nil, errors.New("--tables names no table")
 	case all.File == "":
-		return nil, nil, errors.New("--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
+		return nil, errors.New("--tables: names tables of a config file (--config), and there are none: --table names the one of a run without")
 	}
 	names := all.Names()
 	for _, name := range s.Table.Tables {
 		if !slices.Contains(names, name) {
-			return nil, nil, fmt.Errorf("--tables: %s has no table %q%s", all.File, name, cmp.Or(feed.DidYouMean(name, names), "; it has "+strings.Join(names, ", ")))
+			return nil, fmt.Errorf("--tables: %s has no table %q%s", all.File, name, cmp.Or(feed.DidYouMean(name, names), "; it has "+strings.Join(names, ", ")))
 		}
 	}
 	if slices.Contains(names, mapping.Star) {
-		return nil, nil, fmt.Errorf("--tables: %s has a table %q, which is for all that have no name there", all.File, mapping.Star)
+		return nil, fmt.Errorf("--tables: %s has a table %q, which is for all that have no name there", all.File, mapping.Star)
 	}
-	if m, err = all.Select(s.Table.Tables); err != nil {
-		return nil, nil, fmt.Errorf("--tables: %w", err)
+	m, err := all.Select(s.Table.Tables)
+	if err != nil {
+		return nil, fmt.Errorf("--tables: %w", err)
 	}
-	return m, all, nil
+	return m, nil
 }

@@ -212,12 +212,11 @@ func (r *Run) take() error {
 
 // read reads the tables and starts their folds. It does so even after a [sink.KeyError].
 func (r *Run) read() (keyErr error) {
-	names := &feed.Names{}
-	r.scan, r.folders = feed.NewScanner(names), nil
+	r.folders = nil
 	if r.Mapping != nil {
-		keyErr = r.readMapped(names)
+		keyErr = r.readMapped()
 	} else {
-		keyErr = r.readPlain(names)
+		keyErr = r.readPlain()
 	}
 	if keyErr == nil || errors.As(keyErr, new(sink.KeyError)) {
 		r.folders.Link()
@@ -229,7 +228,9 @@ func (r *Run) read() (keyErr error) {
 	return keyErr
 }
 
-func (r *Run) readPlain(names *feed.Names) (keyErr error) {
+func (r *Run) readPlain() (keyErr error) {
+	names := &feed.Names{}
+	r.scan = feed.NewScanner(names)
 	var options []fold.Options
 	for _, name := range r.Tables {
 		o := fold.Options{Deletes: true, Key: []string{"id"}, Rules: fold.Rules{MaxColumns: 500}, Limits: r.Sink.Caps().Limits, Log: logtest.New(r.t)}
@@ -280,36 +281,35 @@ func deleteWhen(o *fold.Options) string {
 	return ""
 }
 
-func (r *Run) readMapped(names *feed.Names) (err error) {
-	if r.plan, err = mapping.Compile(r.Mapping, names, r.Sink.Caps().Limits); err != nil {
+func (r *Run) readMapped() (err error) {
+	if r.plan, err = mapping.Compile(r.Mapping, r.Sink.Caps().Limits); err != nil {
 		return err
 	}
+	r.scan = feed.NewScanner(r.plan.Names())
 	mapper := r.plan.NewMapper()
 	mapper.UseColumns(func(i int) schema.Table { return r.folders[i].Table() })
 	r.changes = func(l *feed.Line, at fold.Place) ([]fold.TableChange, error) {
 		mapped, err := mapper.Map(l, "", at)
 		return mapped.Rows, err
 	}
-	for i := range r.plan.Tables() {
-		t, err := r.table(i)
+	for i := range r.plan.Tables {
+		t, o, err := r.table(i)
 		if err != nil {
 			return err
 		}
-		o := r.plan.Options(i)
 		o.MaxColumns, o.Log = 500, logtest.New(r.t)
 		t.HasConstraints = t.HasConstraints || r.Constrained
-		r.folders = append(r.folders, fold.NewFolder(names, t, o))
+		r.folders = append(r.folders, fold.NewFolder(r.plan.Names(), t, o))
 	}
 	return nil
 }
 
-// table returns a table of the mapping, as in the database.
-func (r *Run) table(i int) (schema.Table, error) {
-	t, err := sink.Table(r.t.Context(), r.Sink.Tables, r.plan.Table(i).Name, r.plan.StoredKey(i))
-	if err == nil {
-		err = r.plan.Fit(i, &t)
+// table returns a table of the mapping, as in the database, and its options.
+func (r *Run) table(i int) (t schema.Table, o fold.Options, err error) {
+	if t, err = sink.Table(r.t.Context(), r.Sink.Tables, r.plan.Tables[i].Name, r.plan.Tables[i].StoredKey()); err == nil {
+		o, err = r.plan.Fit(i, &t)
 	}
-	return t, err
+	return t, o, err
 }
 
 // known returns a table of the run, as in the database.
