@@ -45,7 +45,14 @@ func (e *env) connect(ctx context.Context, file string) (all findings, err error
 	if err != nil {
 		return nil, err
 	}
-	found := func(about, text string, err error) {
+	var found func(about, text string, err error)
+	found = func(about, text string, err error) {
+		if several, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, err := range several.Unwrap() {
+				found(about, "", err)
+			}
+			return
+		}
 		if err != nil {
 			text = strings.NewReplacer(":\n    ", ": ", "\n  ", "; ").Replace(err.Error())
 		}

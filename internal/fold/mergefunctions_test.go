@@ -64,14 +64,14 @@ func TestFold_MergeRefused(t *testing.T) {
 		{"n", merge.Last, "", ""},
 	} {
 		o := fold.Options{Key: []string{"id"}, Rules: fold.Rules{Merge: map[string]merge.Function{c.column: c.f}}, Version: c.version}
-		if err := fold.CheckMerge(&user, o); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := mergeFault(&user, o); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s of %s: %v, want %q", c.f, c.column, err, c.want)
 		}
 	}
 	two := fold.Options{Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, Merge: map[string]merge.Function{"m": merge.Sum, "M": merge.Max}}}
-	testcheck.NoError(t, fold.CheckMerge(&user, two))
+	testcheck.NoError(t, mergeFault(&user, two))
 	two.Limits.FoldCase = true
-	if err := fold.CheckMerge(&user, two); err == nil || !strings.Contains(err.Error(), `the same column as "M"`) {
+	if err := mergeFault(&user, two); err == nil || !strings.Contains(err.Error(), `the same column as "M"`) {
 		t.Error(err)
 	}
 	f := mergeFolder(t, user, func(o *fold.Options) { o.Merge = map[string]merge.Function{"n": merge.Sum} })
@@ -84,6 +84,14 @@ func TestFold_MergeRefused(t *testing.T) {
 	if err := f.Fold(&fold.Batch{}, []byte(`{"id":"1","v":1,"op":"d"}`), fold.Place{}); err == nil || errors.As(err, new(*feed.Error)) {
 		t.Error(err)
 	}
+}
+
+// mergeFault returns the first fault of merge functions.
+func mergeFault(t *schema.Table, o fold.Options) error {
+	for _, err := range fold.CheckMerge(t, o) {
+		return err
+	}
+	return nil
 }
 
 // TestFold_PatchesOfOneRow: each of many patches of one row uses memory for its own length, not for a version of the

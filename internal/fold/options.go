@@ -2,6 +2,7 @@ package fold
 
 import (
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -92,35 +93,43 @@ func (o *Options) SumColumn() string {
 	return ""
 }
 
-// CheckMerge returns an error if a table cannot have the options' merge functions. For a table without columns it
+// CheckMerge returns, by column, why a table cannot have the options' merge functions. For a table without columns it
 // returns the errors that need no database.
-func CheckMerge(t *schema.Table, o Options) error {
-	seen := map[string]string{}
-	for _, name := range slices.Sorted(maps.Keys(o.Merge)) {
-		f, other := o.Merge[name], seen[o.Limits.FoldName(name)]
-		seen[o.Limits.FoldName(name)] = name
-		if f == merge.Last {
-			continue
+func CheckMerge(t *schema.Table, o Options) iter.Seq2[string, error] {
+	return func(yield func(column string, err error) bool) {
+		seen := map[string]string{}
+		for _, name := range slices.Sorted(maps.Keys(o.Merge)) {
+			other := seen[o.Limits.FoldName(name)]
+			seen[o.Limits.FoldName(name)] = name
+			if err := o.checkMerge(t, name, other); err != nil && !yield(name, err) {
+				return
+			}
 		}
-		why := o.whyNotMerged(name)
-		if other != "" {
-			why = fmt.Sprintf("to the database it is the same column as %q, which has a function too", other)
-		}
-		if why != "" {
-			return schema.MergeError(name, f, why)
-		}
-		at := o.Limits.Find(t, name, 0)
-		if at < 0 && (t.Made || o.addsColumns(t)) { // a run that ignores new fields made it, with those of its first messages
-			continue
-		}
-		if at < 0 {
-			return schema.MergeError(name, f, fmt.Sprintf("table %q has no such column, and gets no new ones", t.Name))
-		}
-		c := t.Columns[at]
-		c.Merge = f
-		if err := c.CheckMerge(); err != nil {
-			return fmt.Errorf("table %q: %w", t.Name, err)
-		}
+	}
+}
+
+// checkMerge returns why a table cannot have a column's merge function. other is a column before it that has the same
+// name to the database, or "".
+func (o *Options) checkMerge(t *schema.Table, name, other string) error {
+	f, at := o.Merge[name], o.Limits.Find(t, name, 0)
+	why := o.whyNotMerged(name)
+	if other != "" {
+		why = fmt.Sprintf("to the database it is the same column as %q, which has a function too", other)
+	}
+	switch {
+	case f == merge.Last:
+		return nil
+	case why != "":
+		return schema.MergeError(name, f, why)
+	case at < 0 && (t.Made || o.addsColumns(t)): // a run that ignores new fields made it, with those of its first messages
+		return nil
+	case at < 0:
+		return schema.MergeError(name, f, fmt.Sprintf("table %q has no such column, and gets no new ones", t.Name))
+	}
+	c := t.Columns[at]
+	c.Merge = f
+	if err := c.CheckMerge(); err != nil {
+		return fmt.Errorf("table %q: %w", t.Name, err)
 	}
 	return nil
 }

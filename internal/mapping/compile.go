@@ -25,7 +25,11 @@ type Fault struct {
 	Text  string
 	// Setting is the key of the setting at fault, if the table does not set the rule itself; else "".
 	Setting string
+	Err     error // the cause, with the same text; may be nil
 }
+
+// Unwrap returns the cause.
+func (f *Fault) Unwrap() error { return f.Err }
 
 func (f *Fault) Error() string {
 	text := f.Text
@@ -148,9 +152,11 @@ func (c *compiler) keyFault(t *Table, key, format string, args ...any) {
 	c.fault(t.Place(key), c.where(t, key), format, args...)
 }
 
+func (c *compiler) where(t *Table, key string) string { return c.mapping.where(t, key) }
+
 // where names a key of a table in the file; "": the table. Flags make one table, which needs no name.
-func (c *compiler) where(t *Table, key string) string {
-	if c.mapping.File == "" {
+func (m *Mapping) where(t *Table, key string) string {
+	if m.File == "" {
 		return key
 	}
 	return strings.TrimSuffix("tables."+t.Name+"."+key, ".")

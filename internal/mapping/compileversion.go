@@ -3,6 +3,7 @@ package mapping
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weirsync/weir/internal/fold"
@@ -38,14 +39,29 @@ func (c *compiler) options(t *Table, out *TablePlan, s scope) {
 			o.Version = c.versionColumn(of, out)
 		}
 	}
-	if err := fold.CheckMerge(&schema.Table{}, o); err != nil {
-		f := &Fault{File: c.mapping.File, Pos: t.Pos, Where: c.where(t, ""), Text: err.Error()}
-		if c.mapping.File == "" {
+	out.Options = o
+	c.faults = append(c.faults, c.plan.mergeFaults(out, &schema.Table{})...)
+}
+
+// A ruleError is wrong usage: a rule that the table in the database cannot have.
+type ruleError struct{ error }
+
+// ExitCode returns the exit code of wrong usage.
+func (ruleError) ExitCode() int { return 2 }
+
+// mergeFaults returns a fault for each merge function that a table cannot have.
+func (p *Plan) mergeFaults(x *TablePlan, t *schema.Table) (faults []error) {
+	for column, err := range fold.CheckMerge(t, x.Options) {
+		f := &Fault{File: p.mapping.File, Pos: x.spec.Pos, Where: p.mapping.where(x.spec, ""), Text: err.Error(), Err: ruleError{err}}
+		if i := slices.Index(x.spec.columnNames(), column); i >= 0 {
+			f.Pos = x.spec.Columns[i].Pos
+		}
+		if f.File == "" {
 			f.Setting = "merge"
 		}
-		c.faults = append(c.faults, f)
+		faults = append(faults, f)
 	}
-	out.Options = o
+	return faults
 }
 
 // losesRows reports whether messages may delete rows of a table, directly or with a parent.

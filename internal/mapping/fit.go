@@ -88,8 +88,8 @@ func (p *Plan) Fit(table int, t *schema.Table) (fold.Options, error) {
 func (f *fitter) isOneTable() {
 	for _, other := range f.Tables[:f.of.index] {
 		if other.fitted.FullName == f.table.FullName && f.table.FullName != "" { // else it was not looked up in a database
-			text := fmt.Sprintf("%q and %q are one table of the database: make them one table here", other.spec.Name, f.of.spec.Name)
-			f.faults = append(f.faults, &Fault{File: f.mapping.File, Pos: f.of.spec.Pos, Text: text})
+			err := fmt.Errorf("%q and %q are one table of the database: make them one table here", other.spec.Name, f.of.spec.Name)
+			f.faults = append(f.faults, f.Fault(f.of, "", err))
 		}
 	}
 }
@@ -97,11 +97,10 @@ func (f *fitter) isOneTable() {
 // options returns the options of the fold for the table as the database has it.
 func (f *fitter) options() fold.Options {
 	o, t := f.of.Options, f.table
-	for _, err := range []error{fold.CheckVersion(t, o), fold.CheckMerge(t, o)} {
-		if err != nil {
-			f.faults = append(f.faults, &Fault{File: f.mapping.File, Pos: f.of.spec.Pos, Text: err.Error()})
-		}
+	if err := fold.CheckVersion(t, o); err != nil {
+		f.faults = append(f.faults, f.Fault(f.of, "version_scope", ruleError{err}))
 	}
+	f.faults = append(f.faults, f.mergeFaults(f.of, t)...)
 	if o.UnknownFields == "" {
 		o.UnknownFields = fold.IgnoreUnknown
 		if t.Made || !t.Exists {

@@ -214,6 +214,11 @@ func (p *Plan) Mapping() *Mapping { return p.mapping }
 // IsPlain reports whether each line is a row of the only table.
 func (p *Plan) IsPlain() bool { return p.plain }
 
+// Fault returns what is wrong with a table in the database as a fault of a key of the table, or of the table.
+func (p *Plan) Fault(t *TablePlan, key string, err error) error {
+	return &Fault{File: p.mapping.File, Pos: t.spec.Place(key), Text: err.Error(), Err: err}
+}
+
 // TableNames returns the names of the tables in the database.
 func (p *Plan) TableNames() []string {
 	names := make([]string, len(p.Tables))

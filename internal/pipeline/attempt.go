@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -9,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/weirsync/weir/internal/feed"
+	"github.com/weirsync/weir/internal/mapping"
 	"github.com/weirsync/weir/internal/sink"
 	"github.com/weirsync/weir/internal/source"
 )
@@ -33,12 +35,12 @@ func (r *run) begin(ctx context.Context, h *history, before *tables) (*attempt, 
 	var keyErr error
 	tables := r.cfg.Plan.Tables
 	found, err := r.readTables(ctx, tableKeys(tables)...)
-	if errors.As(err, new(sink.KeyError)) {
-		if !r.cfg.Restart.Rebuild {
-			keyErr = err // the checkpoint may explain it better: changed settings
-		}
-	} else if err != nil {
-		return nil, err
+	switch {
+	case err == nil:
+	case !errors.As(err, new(sink.KeyError)):
+		return nil, r.placed(ctx, err)
+	case !r.cfg.Restart.Rebuild:
+		keyErr = r.placed(ctx, err) // the checkpoint may explain it better: changed settings
 	}
 	for i := range found {
 		tables[i].Name = found[i].Name
@@ -49,6 +51,21 @@ func (r *run) begin(ctx context.Context, h *history, before *tables) (*attempt, 
 	a.settings.Names, a.settings.Keyless = h.streamNames, h.keyless
 	a.tables, err = r.newTables(h, before, found)
 	return a, err
+}
+
+// placed returns the faults of all tables that cannot be read, with their places in the config file. err is the first, or
+// why the database cannot be read.
+func (r *run) placed(ctx context.Context, err error) error {
+	if errors.As(err, new(*sink.Error)) || ctx.Err() != nil {
+		return err
+	}
+	var faults []error
+	for _, t := range r.cfg.Plan.Tables {
+		if _, err := r.readTables(ctx, tableKeys([]*mapping.TablePlan{t})...); err != nil {
+			faults = append(faults, r.cfg.Plan.Fault(t, "key", err))
+		}
+	}
+	return cmp.Or(errors.Join(faults...), err)
 }
 
 // read reads the sources, and folds and writes their lines.

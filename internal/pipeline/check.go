@@ -27,16 +27,7 @@ func Check(ctx context.Context, c Config, caps sink.Caps, read sink.ReadTables, 
 	r := newRun(&c, viewer{caps: caps, read: read}, claims, status.New())
 	a, err := r.begin(ctx, newHistory(len(c.Plan.Tables)), nil)
 	if err != nil {
-		reported := false
-		for _, key := range tableKeys(c.Plan.Tables) {
-			if _, failed := read(ctx, key); failed != nil && !errors.As(err, new(*sink.Error)) {
-				found(tableList([]string{key.Name}), "", failed)
-				reported = true
-			}
-		}
-		if !reported {
-			found("database", "", err)
-		}
+		found("tables", "", err)
 		r.db, r.claims = viewer{caps: caps, read: sink.NoTables}, unclaimed{}
 		if a, err = r.begin(ctx, newHistory(len(c.Plan.Tables)), nil); err != nil {
 			return // a fault of the settings, reported as such

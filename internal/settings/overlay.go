@@ -23,7 +23,7 @@ func (s *Spec) EveryTable() bool {
 func (b *builder) oneTable(name string) *mapping.Mapping {
 	f := &b.Fold
 	m := &mapping.Mapping{Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: mapping.DefaultMaxTables}
-	t := &mapping.Table{Name: name, Key: b.keys[name], KeyByDefault: f.Key == nil, Row: f.Row, DeletesNeedRow: f.Row.Base != paths.NoBase}
+	t := &mapping.Table{Name: name, Row: f.Row, DeletesNeedRow: f.Row.Base != paths.NoBase}
 	if e, err := Preset(f.Envelope); f.Envelope != "" && err == nil { // else it is a fault of the setting
 		if m.Envelope = e; name != mapping.Star {
 			e.OneTable, t.From = true, []string{"*"}

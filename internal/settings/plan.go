@@ -22,7 +22,6 @@ type Plan struct {
 	Job     pipeline.Config
 
 	spec    *Spec
-	table   string      // name of the table that the settings define
 	options KindOptions // for the job's sources
 }
 
@@ -34,7 +33,6 @@ func (p *Plan) Resumes() bool {
 // A builder builds a plan from a spec and collects faults. It does not change the spec.
 type builder struct {
 	*Spec
-	keys   map[string][]string // primary keys of tables whose key no setting names
 	plan   Plan
 	faults []error
 }

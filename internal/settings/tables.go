@@ -13,8 +13,7 @@ import (
 
 // tables makes the tables of the plan: the tables of the file, or the one that the settings name.
 func (b *builder) tables(name string) {
-	before, names := len(b.faults), b.Table.Tables
-	m := b.withKeys(b.Mapping)
+	before, m := len(b.faults), b.Mapping
 	if m == nil {
 		b.faultIf(b.Table.Name != "" && !isTableName(name), "table", "--table: "+noTableName, name)
 		m = b.oneTable(name)
@@ -24,11 +23,17 @@ func (b *builder) tables(name string) {
 		}
 		b.faultIf(b.Table.Name != "", "table", "--table %s: %s names its tables; leave --table out", b.Table.Name, m.File)
 	}
-	if b.plan.table, b.plan.Mapping = name, m; m.File != "" && len(b.faults) > before {
+	if b.plan.Mapping = m; m.File != "" && len(b.faults) > before {
 		return
 	}
 	b.faultIf(b.Table.ForeignKeys == IgnoreForeignKeys && slices.ContainsFunc(m.Tables, func(t mapping.Table) bool { return len(t.Dependencies()) > 0 }),
 		"foreign-keys", "--foreign-keys off: child tables and references need them: leave it out")
+	b.compile(m)
+}
+
+// compile makes the plan of the tables to write.
+func (b *builder) compile(m *mapping.Mapping) {
+	b.plan.Mapping = m
 	written, err := b.selected(m)
 	if err != nil {
 		b.add(err)
@@ -39,7 +44,7 @@ func (b *builder) tables(name string) {
 		b.add(cmp.Or(b.ofSetting(err), err))
 	}
 	b.faultIf(b.plan.Job.Plan.Star() != nil && b.Source.Restart == Rebuild, "restart", "--restart rebuild: the tables are unknown until the stream is read; drop them yourself, or name them in a config file")
-	b.faultIf(names != nil && b.Source.Job == "", "tables", "--tables needs its own --job: the job of %s is for all of its tables", m.File)
+	b.faultIf(b.Table.Tables != nil && b.Source.Job == "", "tables", "--tables needs its own --job: the job of %s is for all of its tables", m.File)
 }
 
 // forDatabase returns a mapping with only the statements of on_create that are for the database.
