@@ -82,7 +82,7 @@ func Check(m *Mapping) (map[string]Names, error) {
 
 // compile compiles what has no faults, and collects the faults of the rest.
 func compile(m *Mapping, names *feed.Names, limits schema.Limits) *compiler {
-	c := &compiler{mapping: m, names: names, byName: map[string]int{}, plan: &Plan{mapping: m, names: names, limits: limits,
+	c := &compiler{mapping: m, names: names, plan: &Plan{mapping: m, names: names, limits: limits,
 		unmatched: m.Unmatched, maxEach: cmp.Or(m.MaxEach, DefaultMaxEach), discriminator: discriminator{at: paths.Nowhere}}}
 	if most := cmp.Or(m.MaxTables, DefaultMaxTables); len(m.Tables) > most {
 		c.fault(m.Tables[most].Pos, "tables", "%d tables, and max_tables is %d", len(m.Tables), most)
@@ -137,10 +137,8 @@ type compiler struct {
 	mapping *Mapping
 	names   *feed.Names
 	plan    *Plan
-	row     int32          // the tree of rows
-	byName  map[string]int // index among the plan's tables
-	scopes  []*scope       // by table
-	cyclic  bool           // some parents and referenced tables are not compiled before the tables that name them
+	row     int32 // the tree of rows
+	cyclic  bool  // some parents and referenced tables are not compiled before the tables that name them
 	faults  []error
 }
 
@@ -162,12 +160,12 @@ func (m *Mapping) where(t *Table, key string) string {
 	return strings.TrimSuffix("tables."+t.Name+"."+key, ".")
 }
 
-// parent returns the parent of a table, or nil.
-func (p *Plan) parent(t *TablePlan) *TablePlan {
-	if t.nest.parent < 0 {
-		return nil
+// table returns the table with a name in the settings, or nil.
+func (p *Plan) table(name string) *TablePlan {
+	if i := slices.IndexFunc(p.Tables, func(t *TablePlan) bool { return t.spec.Name == name }); i >= 0 {
+		return p.Tables[i]
 	}
-	return p.Tables[t.nest.parent]
+	return nil
 }
 
 // A scope is what paths can start from: a value, and the object in it that is the row.
@@ -204,8 +202,8 @@ func (c *compiler) when(w paths.When, s scope, where string) paths.When {
 // its value.
 func (c *compiler) discriminate() {
 	count, most := map[paths.Place]int{}, 0
-	for i := range c.plan.Tables {
-		when := c.plan.Tables[i].when
+	for _, t := range c.plan.Tables {
+		when := t.when
 		first := slices.IndexFunc(when, func(all paths.All) bool { return len(all) > 0 && all[0].Path.Place().Tree == 0 })
 		if first < 0 {
 			continue
@@ -219,8 +217,8 @@ func (c *compiler) discriminate() {
 
 // table compiles one table, after its ancestors.
 func (c *compiler) table(t *Table) {
-	out := &TablePlan{spec: t, Name: c.plan.limits.TableName(t.Name), index: len(c.plan.Tables), nest: nesting{parent: -1, each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0 || t.Row.InText || t.Row.Base == paths.ParentBase, text: paths.Nowhere, version: paths.Nowhere},
-		fields: fieldPlan{names: c.names, used: map[int32]bool{}}}
+	out := &TablePlan{spec: t, Name: c.plan.limits.TableName(t.Name), index: len(c.plan.Tables), nest: nesting{each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0 || t.Row.InText || t.Row.Base == paths.ParentBase, text: paths.Nowhere, version: paths.Nowhere},
+		fields: fieldPlan{used: map[int32]bool{}}}
 	s := scope{tree: c.row}
 	c.streamNames(t)
 	c.parentage(t)
@@ -251,18 +249,16 @@ func (c *compiler) table(t *Table) {
 	c.childRules(out)
 	c.oneName(out)
 	c.options(t, out, s)
-	c.byName[t.Name] = out.index
-	switch {
-	case out.nest.parent >= 0:
-		p := &c.plan.Tables[out.nest.parent].nest
-		p.children = append(p.children, out.index)
+	switch parent := out.nest.parent; {
+	case parent != nil:
+		parent.nest.children = append(parent.nest.children, out)
 	case out.nest.isElement():
-		c.plan.loose = append(c.plan.loose, out.index)
+		c.plan.loose = append(c.plan.loose, out)
 	default:
-		c.plan.tops = append(c.plan.tops, out.index)
+		c.plan.tops = append(c.plan.tops, out)
 	}
+	out.scope = s
 	c.plan.Tables = append(c.plan.Tables, out)
-	c.scopes = append(c.scopes, &s)
 }
 
 // child compiles how a table whose rows are elements of an array relates to its parent.
@@ -270,15 +266,13 @@ func (c *compiler) child(t *Table, out *TablePlan) scope {
 	parent, n := &scope{tree: c.row}, &out.nest
 	if t.Of == "" {
 		out.from = c.patterns(t)
-	} else if i, compiled := c.byName[t.Of]; compiled {
-		n.parent = i
-		p := c.plan.Tables[i]
-		parent = c.scopes[i]
+	} else if p := c.plan.table(t.Of); p != nil {
+		n.parent, parent = p, &p.scope
 		n.set = t.Set != MergeSet
 		if !n.set && p.nest.set {
 			c.keyFault(t, "set", "merge: the rows of %q are a set, in which each row is whole", t.Of)
 		}
-		p.fields.use(t.Each)
+		c.use(p, t.Each)
 		n.setName = c.names.Number(setColumn(t.Name))
 	}
 	from := *parent

@@ -15,8 +15,7 @@ func (c *compiler) key(t *Table, out *TablePlan) {
 	if t.KeyByDefault && t.Of == "" {
 		out.streamKey = t.fieldsOf(t.Key)
 	}
-	if out.nest.parent >= 0 {
-		p := c.plan.Tables[out.nest.parent]
+	if p := out.nest.parent; p != nil {
 		as := func(name string) string {
 			if to, renamed := t.Parent[name]; renamed {
 				return to
@@ -24,7 +23,7 @@ func (c *compiler) key(t *Table, out *TablePlan) {
 			return name
 		}
 		if p.spec.ID != "" {
-			out.owner = &owner{column: as(p.spec.ID), table: out.nest.parent, parts: len(p.key)}
+			out.owner = &owner{column: as(p.spec.ID), table: p, parts: len(p.key)}
 		} else if p.owner != nil {
 			out.owner = &owner{column: as(p.owner.column), table: p.owner.table, parts: p.owner.parts}
 		}

@@ -28,7 +28,7 @@ func (c *compiler) options(t *Table, out *TablePlan, s scope) {
 		o.Version, o.Scope = c.versionTitle(of.Version), cmp.Or(of.Scope, fold.ColumnScope)
 		switch {
 		case of != t: // the version of the parent row's message or element
-			parent := &c.plan.Tables[out.nest.parent].row
+			parent := &out.nest.parent.row
 			out.row.version, out.row.envelopeVersion = parent.version, parent.envelopeVersion
 		case t.Version.Base == paths.VersionBase:
 			out.row.envelopeVersion = true
@@ -66,8 +66,8 @@ func (p *Plan) mergeFaults(x *TablePlan, t *schema.Table) (faults []error) {
 
 // losesRows reports whether messages may delete rows of a table, directly or with a parent.
 func (c *compiler) losesRows(t *TablePlan) bool {
-	for ; t.spec.DeleteWhen == nil; t = c.plan.parent(t) {
-		if t.nest.parent < 0 {
+	for ; t.spec.DeleteWhen == nil; t = t.nest.parent {
+		if t.nest.parent == nil {
 			return c.removes() && !t.spec.isHistory()
 		}
 	}
@@ -89,8 +89,8 @@ func (c *compiler) versionTitle(p paths.Path) string {
 // versioned returns the table that sets the version of a table's messages: the table itself or an ancestor; nil for
 // none.
 func (c *compiler) versioned(t *TablePlan) *Table {
-	for ; t.spec.Version.Base == paths.NoBase; t = c.plan.parent(t) {
-		if t.nest.parent < 0 {
+	for ; t.spec.Version.Base == paths.NoBase; t = t.nest.parent {
+		if t.nest.parent == nil {
 			return nil
 		}
 	}

@@ -75,13 +75,13 @@ func (c *compiler) setRules(t *Table) {
 func (c *compiler) inheritedVersion(out *TablePlan) {
 	t := out.spec
 	own := t.Version.Base != paths.NoBase
-	if c.versioned(out) != nil && c.losesRows(c.plan.parent(out)) {
+	if c.versioned(out) != nil && c.losesRows(out.nest.parent) {
 		c.keyFault(t, "set", "the rows have versions, and weir cannot tell what a late delete of a row of %s leaves of them: leave set: merge, the version or the deletes out", t.Of)
 	}
 	if t.Has("version_scope") && !own {
 		c.keyFault(t, "version_scope", "the version and its scope come from %s: leave version_scope out", t.Of)
 	}
-	for above := c.plan.parent(out); above != nil; above = c.plan.parent(above) {
+	for above := out.nest.parent; above != nil; above = above.nest.parent {
 		parent := above.spec
 		if t.FillOnly && !own && parent.Version.Base != paths.NoBase {
 			c.keyFault(t, "fill_only", "fill_only needs no version, and the rows use the version of %s: leave one of version_field and fill_only out", parent.Name)

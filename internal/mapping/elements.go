@@ -125,7 +125,7 @@ func (b *rowBuilder) addElements(msg *message, t *TablePlan, parentKey []feed.Fi
 // addSet adds the elements of a table to the fields of its parent row, as one value. parent is the key of that row.
 func (b *rowBuilder) addSet(msg *message, t *TablePlan, parent []feed.Field) *refusal {
 	v := b.read.Get(t.nest.each)
-	inSet := b.plan.Tables[t.nest.parent].nest.set // the parent row is whole: without elements, its set is empty
+	inSet := t.nest.parent.nest.set // the parent row is whole: without elements, its set is empty
 	if v == nil && !inSet {
 		return nil
 	}

@@ -70,15 +70,15 @@ func (p *Plan) Fit(table int, t *schema.Table) (fold.Options, error) {
 		}
 	}
 	for _, child := range x.nest.children {
-		if name := p.SetColumn(child); name != "" && p.limits.Find(t, name, 0) < 0 {
+		if name := p.SetColumn(child.index); name != "" && p.limits.Find(t, name, 0) < 0 {
 			t.Columns = append(t.Columns, schema.Column{Name: name, Type: schema.Rows})
 		}
 	}
 	// A foreign key prevents the deletion of a referenced row.
-	t.HasConstraints = t.HasConstraints || p.isReferenced(table) && p.canLoseRows(x)
-	if x.nest.parent >= 0 && !t.Exists {
-		to := p.parent(x).identity()
-		t.AddForeignKey(schema.ForeignKey{Columns: x.StoredKey()[:len(to)], Table: p.parent(x).fitted.Name, To: to, Cascade: true})
+	t.HasConstraints = t.HasConstraints || p.isReferenced(x) && p.canLoseRows(x)
+	if parent := x.nest.parent; parent != nil && !t.Exists {
+		to := parent.identity()
+		t.AddForeignKey(schema.ForeignKey{Columns: x.StoredKey()[:len(to)], Table: parent.fitted.Name, To: to, Cascade: true})
 	}
 	x.fitted = t.Clone()
 	return f.options(), errors.Join(f.faults...)
@@ -97,6 +97,9 @@ func (f *fitter) isOneTable() {
 // options returns the options of the fold for the table as the database has it.
 func (f *fitter) options() fold.Options {
 	o, t := f.of.Options, f.table
+	if len(f.faults) > 0 { // else a missing column would be told twice
+		return o
+	}
 	if err := fold.CheckVersion(t, o); err != nil {
 		f.faults = append(f.faults, f.Fault(f.of, "version_scope", ruleError{err}))
 	}
@@ -130,7 +133,7 @@ func (f *fitter) parentKey(part int) {
 	if f.table.Exists && !f.table.Made || f.find(name) >= 0 {
 		return
 	}
-	above := f.parent(f.of)
+	above := f.of.nest.parent
 	if at := f.limits.Find(&above.fitted, above.key[part].title, part); at >= 0 {
 		f.table.Columns = append(f.table.Columns, above.fitted.Columns[at].Like(name, true))
 	}
@@ -154,14 +157,13 @@ func (f *fitter) surrogate() {
 // owner makes the rows refer to an ancestor by its generated key.
 func (f *fitter) owner() {
 	t, x := f.table, f.of
-	ref := schema.Ref{To: f.lookup(x.owner.table), Table: x.owner.table, Owner: true}
+	ref := schema.Ref{To: x.owner.table.lookup(), Table: x.owner.table.index, Owner: true}
 	if !f.generatedKey(x.spec.Pos, x.owner.column, ref.To.Table, true) {
 		return
 	}
 	ref.Column = f.find(x.owner.column)
-	above := f.parent(x)
 	for part := range x.owner.parts {
-		ref.From = append(ref.From, f.hidden(above, part, x.key[part].title, true))
+		ref.From = append(ref.From, f.hidden(x.nest.parent, part, x.key[part].title, true))
 	}
 	t.Refs = append(t.Refs, ref)
 	if t.Exists {
@@ -179,19 +181,19 @@ func (f *fitter) hidden(of *TablePlan, part int, name string, key bool) int {
 
 // reference makes a column a foreign key to another table.
 func (f *fitter) reference(c *column) {
-	t, to := f.table, f.lookup(c.references.table)
+	t, to := f.table, c.references.table.lookup()
 	if c.references.hidden == "" {
 		f.column(c.spec.Pos, c.spec.Name, c.key >= 0, c.cast(f.Plan), c)
 	} else if !f.generatedKey(c.spec.Pos, c.spec.Name, to.Table, false) {
 		return
 	}
-	ref := schema.Ref{To: to, Table: c.references.table, Column: f.find(c.spec.Name)}
+	ref := schema.Ref{To: to, Table: c.references.table.index, Column: f.find(c.spec.Name)}
 	if ref.Column < 0 {
 		return
 	}
 	ref.From = []int{ref.Column}
 	if c.references.hidden != "" {
-		ref.From[0] = f.hidden(f.Tables[ref.Table], 0, c.references.hidden, false)
+		ref.From[0] = f.hidden(c.references.table, 0, c.references.hidden, false)
 	}
 	t.Refs = append(t.Refs, ref)
 	if !t.Exists && t.Columns[ref.Column].Type != schema.Any { // else the two could get different types
@@ -264,21 +266,20 @@ func (f *fitter) column(pos paths.Pos, name string, key bool, as cast.Cast, sour
 }
 
 // isReferenced reports whether rows of other tables refer to a table.
-func (p *Plan) isReferenced(table int) bool {
+func (p *Plan) isReferenced(t *TablePlan) bool {
 	return slices.ContainsFunc(p.Tables, func(x *TablePlan) bool {
-		return slices.ContainsFunc(x.columns, func(c column) bool { return c.references != nil && c.references.table == table })
+		return slices.ContainsFunc(x.columns, func(c column) bool { return c.references != nil && c.references.table == t })
 	})
 }
 
 // lookup returns how a row of a table is found by its key.
-func (p *Plan) lookup(table int) *schema.Lookup {
-	t := p.Tables[table]
+func (t *TablePlan) lookup() *schema.Lookup {
 	l := &schema.Lookup{Table: t.spec.Name, Column: t.spec.ID, Key: t.StoredKey()}
 	if l.Column == "" { // the key itself
 		l.Column = l.Key[0]
 	}
 	if t.owner != nil {
-		l.Above = p.lookup(t.owner.table)
+		l.Above = t.owner.table.lookup()
 	}
 	return l
 }

@@ -182,9 +182,8 @@ func fateOf(matched bool) Fate {
 // buildRows builds rows for the current message, or CDC row, in the tables that match it, and reports whether any
 // matches. tops have one row per message; loose have one row per array element, and no parent. of is the stream's
 // table; nil without an envelope.
-func (m *Mapper) buildRows(msg *message, of *route, tops, loose []int) (matched bool, err error) {
-	for _, i := range tops {
-		t := m.plan.Tables[i]
+func (m *Mapper) buildRows(msg *message, of *route, tops, loose []*TablePlan) (matched bool, err error) {
+	for _, t := range tops {
 		if !m.read.Holds(t.when) {
 			continue
 		}
@@ -202,8 +201,7 @@ func (m *Mapper) buildRows(msg *message, of *route, tops, loose []int) (matched 
 			return matched, refused
 		}
 	}
-	for _, i := range loose {
-		t := m.plan.Tables[i]
+	for _, t := range loose {
 		some, refused := m.rows.addElements(msg, t, nil)
 		if refused != nil {
 			return matched, refused

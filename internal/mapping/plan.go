@@ -35,8 +35,8 @@ type Plan struct {
 // tablePlans are the part of a plan to which [Mapper.Add] adds tables.
 type tablePlans struct {
 	Tables []*TablePlan
-	tops   []int // the tables with a row per message
-	loose  []int // the tables whose elements have no parent row
+	tops   []*TablePlan // with a row per message
+	loose  []*TablePlan // whose elements have no parent row
 }
 
 // discriminator is the path of [Discriminator]; nowhere: the mapping has no conditions.
@@ -72,17 +72,18 @@ type TablePlan struct {
 	owner         *owner
 	streamKey     []string     // the key's fields, if the stream may change the key; nil: the mapping sets it
 	from          []pattern    // patterns for its names in the stream
+	scope         scope        // what its paths can start from
 	fitted        schema.Table // see [Plan.Fit]
 }
 
 // nesting describes how rows of a table relate to rows of other tables.
 type nesting struct {
-	parent   int         // index of the parent table, -1 for none
+	parent   *TablePlan  // nil for none
 	each     paths.Place // path to the array or object of the elements; nowhere: rows are not elements
 	element  int32       // tree of the element, or of the message
 	set      bool        // the rows are a set: one value of their parent row
 	setName  int32       // number of the name of the parent's column with the set
-	children []int
+	children []*TablePlan
 }
 
 // isElement reports whether each row is an element of an array or object.
@@ -101,7 +102,6 @@ type rowPlan struct {
 
 // fieldPlan says what happens to fields of the row that are not listed as columns.
 type fieldPlan struct {
-	names   *feed.Names
 	all     bool // all fields are columns with their names
 	unknown fold.UnknownFields
 	used    map[int32]bool // fields that a column or path uses
@@ -110,19 +110,12 @@ type fieldPlan struct {
 // byName reports whether fields of the row become columns with their names.
 func (f *fieldPlan) byName() bool { return f.all || f.unknown != fold.IgnoreUnknown }
 
-// use marks the first field of a path as used.
-func (f *fieldPlan) use(p paths.Path) {
-	if p.Base == paths.DefaultBase && len(p.Steps) > 0 && p.Steps[0].Index < 0 {
-		f.used[f.names.Number(p.Steps[0].Name)] = true
-	}
-}
-
 // An owner is the nearest ancestor with a generated key. nil means none.
 type owner struct {
-	column string // column of the row with that key
-	name   int32  // number of its name
-	table  int    // index of the ancestor's table
-	parts  int    // number of parts of the child's key that are the owner's natural key; these columns are hidden
+	column string     // column of the row with that key
+	name   int32      // number of its name
+	table  *TablePlan // the ancestor
+	parts  int        // number of parts of the child's key that are the owner's natural key; these columns are hidden
 }
 
 // A keyPart is a column of a key.
@@ -148,7 +141,7 @@ type column struct {
 
 // A reference describes a column with keys of another table's rows.
 type reference struct {
-	table int
+	table *TablePlan
 	// hidden is the name of the hidden column with the key as in messages, if the other table has generated keys;
 	// else "".
 	hidden string
@@ -196,8 +189,8 @@ func (p *Plan) Fields() (names []string) {
 		return nil
 	}
 	names = p.trees.Members(0)
-	for i := range p.Tables {
-		if t := p.Tables[i]; t.isLine() {
+	for _, t := range p.Tables {
+		if t.isLine() {
 			names = append(names, t.spec.Key...)
 			names = slices.AppendSeq(names, maps.Keys(t.spec.Merge))
 		}
@@ -267,12 +260,15 @@ func (t *TablePlan) identity() []string {
 // key.
 func (p *Plan) Parent(table int) (parent int, key []string) {
 	t := p.Tables[table]
+	if t.nest.parent == nil {
+		return -1, nil
+	}
 	for _, k := range t.key {
 		if k.fromParent {
 			key = append(key, k.title)
 		}
 	}
-	return t.nest.parent, key
+	return t.nest.parent.index, key
 }
 
 // Set reports whether all children of a row are one value of it.
@@ -287,8 +283,8 @@ func (p *Plan) cast(as cast.Type) cast.Cast { return cast.New(as, p.limits.TextT
 // title returns the path to a place, for messages: items[].price for a path in an element.
 func (p *Plan) title(at paths.Place) string {
 	path := p.trees.String(at)
-	for i := range p.Tables {
-		if n := &p.Tables[i].nest; n.isElement() && n.element == at.Tree {
+	for _, t := range p.Tables {
+		if n := &t.nest; n.isElement() && n.element == at.Tree {
 			if at.Node == 0 {
 				return p.title(n.each) + "[]"
 			}

@@ -144,8 +144,8 @@ func (b *rowBuilder) addRow(msg *message, t *TablePlan, types *typing, parentKey
 	if deletes {
 		return nil
 	}
-	for _, i := range t.nest.children {
-		if child := b.plan.Tables[i]; !child.nest.set {
+	for _, child := range t.nest.children {
+		if !child.nest.set {
 			if _, refused := b.addElements(msg, child, key); refused != nil {
 				return refused
 			}
@@ -222,8 +222,8 @@ func (b *rowBuilder) addValues(msg *message, t *TablePlan, types *typing, object
 	if refused := t.checkKey(key); refused != nil || deletes {
 		return refused
 	}
-	for _, i := range t.nest.children {
-		if child := b.plan.Tables[i]; child.nest.set {
+	for _, child := range t.nest.children {
+		if child.nest.set {
 			if refused := b.addSet(msg, child, key); refused != nil {
 				return refused
 			}
@@ -324,11 +324,11 @@ func (b *rowBuilder) addReferenced(msg *message, c *column, v feed.Field) {
 	if v.Kind == feed.Null {
 		return
 	}
-	v.Name = b.plan.Tables[c.references.table].key[0].name
+	v.Name = c.references.table.key[0].name
 	to := &b.referenced
 	n := len(to.keys)
 	to.keys = append(to.keys, v)
-	to.changes = append(to.changes, Row{Table: c.references.table, Change: fold.Change{Op: fold.Ensure, Text: msg.line.Text, Fields: to.keys[n : n+1 : n+1]}})
+	to.changes = append(to.changes, Row{Table: c.references.table.index, Change: fold.Change{Op: fold.Ensure, Text: msg.line.Text, Fields: to.keys[n : n+1 : n+1]}})
 }
 
 // title returns the source's name for error messages.

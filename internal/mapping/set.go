@@ -22,7 +22,7 @@ func hiddenColumn(table, column string) string { return schema.HiddenName(column
 // SetColumn returns the name of the parent's column for the sets of a table, which [Plan.Exploder] reads. It is "" if
 // each row is a change of its own, or if the set is part of the parent's own set.
 func (p *Plan) SetColumn(table int) string {
-	if t := p.Tables[table]; t.nest.set && !p.Tables[t.nest.parent].nest.set {
+	if t := p.Tables[table]; t.nest.set && !t.nest.parent.nest.set {
 		return setColumn(t.spec.Name)
 	}
 	return ""
@@ -104,7 +104,7 @@ func (e *exploder) explode(table int, parentKey [][]byte, set []byte, each func(
 			}
 		}
 		for n, child := range children {
-			if err := e.explode(child, key, l.sets[n], each); err != nil {
+			if err := e.explode(child.index, key, l.sets[n], each); err != nil {
 				return err
 			}
 		}
@@ -155,7 +155,7 @@ func (e *exploder) fields(t *TablePlan, l *level, row []byte) {
 			n, _ := strconv.Atoi(string(name)) // written by appendSetRow
 			f.Name = int32(n)
 		}
-		if n := slices.IndexFunc(t.nest.children, func(c int) bool { return e.plan.Tables[c].nest.setName == f.Name }); n >= 0 {
+		if n := slices.IndexFunc(t.nest.children, func(c *TablePlan) bool { return c.nest.setName == f.Name }); n >= 0 {
 			l.sets[n] = f.Value
 		} else {
 			l.fields = append(l.fields, f)

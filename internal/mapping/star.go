@@ -86,8 +86,8 @@ func (m *Mapper) describe(msg *message) error {
 	if _, known := r.declared[string(msg.Table)]; known || len(r.declared) < maxRoutes && len(msg.Table) <= maxRouteName {
 		r.declared[string(msg.Table)] = d
 	}
-	for _, i := range r.of(msg.Table).tops {
-		if err := m.plan.Tables[i].checkStreamKey(d.key); err != nil {
+	for _, t := range r.of(msg.Table).tops {
+		if err := t.checkStreamKey(d.key); err != nil {
 			return err
 		}
 	}
@@ -169,8 +169,7 @@ func (c *compiler) star(t *Table) {
 	if p.stream != nil {
 		p.stream.star = star
 	}
-	p.Tables, p.tops, c.scopes = p.Tables[:n], p.tops[:tops], c.scopes[:n]
-	delete(c.byName, t.Name)
+	p.Tables, p.tops = p.Tables[:n], p.tops[:tops]
 }
 
 // Star returns the table '*'; nil if there is none.
@@ -218,10 +217,7 @@ func (m *Mapper) Add(n *NewTable, key []string, check func(table int) error) (er
 			delete(m.route.routes, n.StreamName)
 		}
 	}()
-	c := &compiler{mapping: p.mapping, names: p.names, plan: p, row: p.stream.RowTree(), byName: map[string]int{}, scopes: make([]*scope, len(p.Tables))}
-	for i := range p.Tables {
-		c.byName[p.Tables[i].spec.Name] = i
-	}
+	c := &compiler{mapping: p.mapping, names: p.names, plan: p, row: p.stream.RowTree()}
 	c.table(t)
 	table := len(p.Tables) - 1
 	p.Tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.StreamName) + "$")}}

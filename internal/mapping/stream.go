@@ -67,8 +67,7 @@ func (m *Mapper) mapStreamMessage(msg *message) (Fate, error) {
 // checkKeys checks the key that a message names against the tables that take its rows. If the key has changed, the
 // run ends: distinct rows could become one.
 func (m *Mapper) checkKeys(msg *message, of *route) error {
-	for _, i := range of.tops {
-		t := m.plan.Tables[i]
+	for _, t := range of.tops {
 		if t.streamKey == nil || !m.read.Holds(t.when) {
 			continue
 		}
@@ -127,8 +126,7 @@ func (m *Mapper) eachRow(msg *message, of *route) (matched bool, err error) {
 
 // truncate adds the changes of a message that empties a table of the stream.
 func (m *Mapper) truncate(msg *message, of *route) (matched bool, err error) {
-	for _, i := range slices.Concat(of.tops, of.loose) {
-		t := m.plan.Tables[i]
+	for _, t := range slices.Concat(of.tops, of.loose) {
 		if !t.nest.isElement() && !m.read.Holds(t.when) {
 			continue
 		}
@@ -153,8 +151,8 @@ func (m *Mapper) truncate(msg *message, of *route) (matched bool, err error) {
 // addTruncate adds changes that empty a table and its child tables.
 func (b *rowBuilder) addTruncate(msg *message, t *TablePlan) {
 	b.changes = append(b.changes, Row{Table: t.index, Change: fold.Change{Op: fold.Truncate, Text: msg.line.Text}})
-	for _, i := range t.nest.children {
-		b.addTruncate(msg, b.plan.Tables[i])
+	for _, child := range t.nest.children {
+		b.addTruncate(msg, child)
 	}
 }
 
@@ -215,7 +213,7 @@ func (t *TablePlan) matchesStreamName(name string) (takes, bare bool) {
 // A route is the list of tables that take the rows of a table in the stream.
 type route struct {
 	name        string
-	tops, loose []int
+	tops, loose []*TablePlan
 	only        map[int]string // by table: prefix that all names of the table's rows must have
 }
 
@@ -250,19 +248,19 @@ func (r *router) of(name []byte) *route {
 // route finds the tables that take the rows of a name.
 func (p *Plan) route(name string) *route {
 	x := &route{name: name, only: map[int]string{}}
-	some := func(tables []int) (some []int) {
-		for _, i := range tables {
+	some := func(tables []*TablePlan) (some []*TablePlan) {
+		for _, t := range tables {
 			takes, bare := true, false
 			if p.stream.NamesTables() {
-				takes, bare = p.Tables[i].matchesStreamName(name)
+				takes, bare = t.matchesStreamName(name)
 			}
 			if takes {
-				some = append(some, i)
+				some = append(some, t)
 			}
 			if p.stream.oneTable {
-				x.only[i] = name
+				x.only[t.index] = name
 			} else if bare {
-				x.only[i] = name[:strings.LastIndex(name, ".")+1]
+				x.only[t.index] = name[:strings.LastIndex(name, ".")+1]
 			}
 		}
 		return some

@@ -117,7 +117,7 @@ func (p *Plan) typeColumn(y *typing, t *TablePlan, have *schema.Table, f *envelo
 	if err := (*schema.TypeError)(nil); errors.As(c.Declare(&want), &err) {
 		return nil, &TypeChangedError{t.spec.Name, err}
 	}
-	if !key || len(t.nest.children) == 0 && !p.isReferenced(t.index) { // else other tables have columns with the same type
+	if !key || len(t.nest.children) == 0 && !p.isReferenced(t) { // else other tables have columns with the same type
 		y.declared.Columns[name] = want
 	}
 	if as != nil {

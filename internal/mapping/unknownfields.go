@@ -56,7 +56,7 @@ func (b *rowBuilder) unknownFields(msg *message, t *TablePlan, types *typing, ob
 	w.Next()
 	for w.Next() {
 		name, f := w.Name, w.Field()
-		f.Name = b.unknownNames.number(t.fields.names, name)
+		f.Name = b.unknownNames.number(b.plan.names, name)
 		if refused := b.unknownField(t, types, f, name, key, deletes); refused != nil {
 			return refused
 		}
@@ -70,7 +70,7 @@ func (b *rowBuilder) unknownField(t *TablePlan, types *typing, f feed.Field, raw
 	case f.Name >= 0 && t.fields.used[f.Name]:
 		return nil
 	case t.owner != nil && t.owner.name == f.Name:
-		return b.shadowed(t, &f, t.owner.column, b.plan.parent(t).identity()[0], deletes)
+		return b.shadowed(t, &f, t.owner.column, t.nest.parent.identity()[0], deletes)
 	}
 	for part := range t.key {
 		switch k := &t.key[part]; {
@@ -80,11 +80,11 @@ func (b *rowBuilder) unknownField(t *TablePlan, types *typing, f feed.Field, raw
 		case string(b.read.Text(&f)) == string(feed.Text(nil, key[part].Value, key[part].Kind)): // it repeats the key
 			return nil
 		default:
-			return b.shadowed(t, &f, k.title, b.plan.parent(t).key[part].title, deletes)
+			return b.shadowed(t, &f, k.title, t.nest.parent.key[part].title, deletes)
 		}
 	}
 	if !t.fields.all && t.fields.unknown == fold.RejectUnknown {
-		return t.refuse(feed.Errorf(feed.BadColumn, "table %q: no column takes the field %q (unknown_fields: reject)", t.spec.Name, t.fields.names.NameOf(f.Name, b.unknownNames.unnumbered)))
+		return t.refuse(feed.Errorf(feed.BadColumn, "table %q: no column takes the field %q (unknown_fields: reject)", t.spec.Name, b.plan.names.NameOf(f.Name, b.unknownNames.unnumbered)))
 	}
 	if types != nil {
 		if f, refused = b.readTyped(t, types, f, raw); refused != nil {
