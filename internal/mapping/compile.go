@@ -42,6 +42,9 @@ func (f *Fault) Error() string {
 	return fmt.Sprintf("%s:%d:%d: %s", f.File, max(f.Pos.Line, 1), max(f.Pos.Column, 1), text)
 }
 
+// AnyLimits are limits with which a mapping has only the faults that it has with any database.
+var AnyLimits = schema.Limits{TextTypes: true}
+
 // Compile compiles a mapping to a plan, for a database with the limits. The lines must be scanned with the plan's names,
 // by scanners that are created after it. The error joins all [Fault]s of the mapping; the plan then has only what has
 // none.
@@ -60,24 +63,6 @@ func compiled(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error
 	c.plan.trees.Number(0, names)
 	c.plan.plain = len(c.plan.Tables) == 1 && c.plan.Tables[0].isLine() && c.plan.Tables[0].when == nil && c.plan.ignore == nil
 	return c.plan, errors.Join(c.faults...)
-}
-
-// Names are the names of a table's columns in the database: of its key, parents first, and of all that it names.
-type Names struct{ Key, Columns []string }
-
-// Check returns all faults that a mapping has with any database, and the names of columns by table; nil if tables make
-// a cycle.
-func Check(m *Mapping) (map[string]Names, error) {
-	c, tables := compile(m, &feed.Names{}, schema.Limits{TextTypes: true}), map[string]Names{}
-	for i := range c.plan.Tables {
-		t, key := c.plan.Tables[i].spec, c.plan.Tables[i].StoredKey()
-		all := slices.Concat(key, t.columnNames(), []string{t.ID})
-		tables[t.Name] = Names{key, slices.DeleteFunc(all, func(name string) bool { return name == "" })}
-	}
-	if c.cyclic {
-		tables = nil
-	}
-	return tables, errors.Join(c.faults...)
 }
 
 // compile compiles what has no faults, and collects the faults of the rest.

@@ -57,14 +57,26 @@ func fingerprints(of any) map[string]string {
 	return all
 }
 
+// fieldOf returns the field of a setting, by its key.
+func fieldOf(key string) (f reflect.StructField) {
+	for _, f := range slices.Concat(reflect.VisibleFields(reflect.TypeFor[Mapping]()), reflect.VisibleFields(reflect.TypeFor[Table]())) {
+		if f.Tag.Get("key") == key {
+			return f
+		}
+	}
+	return f
+}
+
 // RebuildOnly reports whether a setting can change only with an empty table, because rows or values of the old setting
 // would remain.
-func RebuildOnly(key string) bool {
-	return key == "merge" || slices.ContainsFunc([]reflect.Type{reflect.TypeFor[Mapping](), reflect.TypeFor[Table]()}, func(t reflect.Type) bool {
-		return slices.ContainsFunc(reflect.VisibleFields(t), func(f reflect.StructField) bool {
-			return f.Tag.Get("key") == key && f.Tag.Get("rebuild") != ""
-		})
-	})
+func RebuildOnly(key string) bool { return key == "merge" || fieldOf(key).Tag.Get("rebuild") != "" }
+
+// ZeroText returns the value of a setting that has no fingerprint, if it is one that a user can write: false, or 0.
+func ZeroText(key string) string {
+	if f := fieldOf(key); f.Type != nil && f.Tag.Get("min") == "" && (f.Type.Kind() == reflect.Bool || f.Type.Kind() == reflect.Int) {
+		return fmt.Sprint(reflect.Zero(f.Type))
+	}
+	return ""
 }
 
 // Fingerprint returns, by key of the config file, short texts for the settings that select messages for all tables.
@@ -74,7 +86,7 @@ func (m *Mapping) Fingerprint() map[string]string {
 		f["envelope"] = strings.TrimSpace(m.Envelope.Preset + " " + f["envelope"])
 	}
 	maps.DeleteFunc(f, func(key, text string) bool {
-		return key == "max_tables" || key == "unmatched" && text == string(IgnoreUnmatched) || key == "max_each" && (m.MaxEach == DefaultMaxEach || m.MaxEach == 0)
+		return key == "max_tables" || key == "unmatched" && text == string(IgnoreUnmatched) || key == "max_each" && m.MaxEach == DefaultMaxEach
 	})
 	return f
 }

@@ -27,7 +27,11 @@ func Check(ctx context.Context, c Config, caps sink.Caps, read sink.ReadTables, 
 	r := newRun(&c, viewer{caps: caps, read: read}, claims, status.New())
 	a, err := r.begin(ctx, newHistory(len(c.Plan.Tables)), nil)
 	if err != nil {
-		found("tables", "", err)
+		about := "tables"
+		if errors.As(err, new(*sink.Error)) {
+			about = "database"
+		}
+		found(about, "", err)
 		r.db, r.claims = viewer{caps: caps, read: sink.NoTables}, unclaimed{}
 		if a, err = r.begin(ctx, newHistory(len(c.Plan.Tables)), nil); err != nil {
 			return // a fault of the settings, reported as such

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -108,7 +109,7 @@ func changes(was, now *settings, byFlags bool) (words []string, rebuild bool, fr
 			if was == is || strings.HasPrefix(old[name]+new[name], mapping.HashPrefix) {
 				words = append(words, called(name)+" has changed")
 			} else {
-				words = append(words, fmt.Sprintf("%s was %s and is %s", called(name), orNone(was), orNone(is)))
+				words = append(words, fmt.Sprintf("%s was %s and is %s", called(name), orNone(name, was), orNone(name, is)))
 			}
 		}
 	}
@@ -148,8 +149,8 @@ func hashed(value string) string {
 	return value
 }
 
-func orNone(value string) string {
-	if value == "" {
+func orNone(name, value string) string {
+	if value = cmp.Or(value, mapping.ZeroText(name)); value == "" {
 		return "not set"
 	}
 	return strconv.Quote(value)

@@ -40,8 +40,9 @@ func (r *run) newTables(h *history, before *tables, have []schema.Table) (f *tab
 			t.Renew()
 		}
 		o, err := r.cfg.Plan.Fit(i, &t)
-		faults = append(faults, err)
-		f.folders = append(f.folders, f.newFolder(i, &t, o))
+		if faults = append(faults, err); err == nil {
+			f.folders = append(f.folders, f.newFolder(i, &t, o))
+		}
 	}
 	if err := errors.Join(faults...); err != nil {
 		return nil, err

@@ -40,7 +40,9 @@ func (b *builder) withPreset(sources []string) Feed {
 	f.TimeField = cmp.Or(f.TimeField, firehose.ResumeField)
 	f.KeepaliveWhen = cmp.Or(f.KeepaliveWhen, firehose.KeepaliveWhen)
 	f.ErrorWhen = cmp.Or(f.ErrorWhen, firehose.ErrorWhen)
-	f.IdleTimeout = cmp.Or(f.IdleTimeout, firehose.Idle)
+	if !b.Setting("idle-timeout").IsSet() { // else it may be never
+		f.IdleTimeout = firehose.Idle
+	}
 	return f
 }
 

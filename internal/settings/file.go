@@ -86,7 +86,7 @@ func (s *Spec) readFile() error {
 	if top == nil {
 		return r.err()
 	}
-	m := &mappingDraft{given: map[string]*yaml.Node{}, Mapping: mapping.Mapping{File: s.File, Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: mapping.DefaultMaxTables}}
+	m := &mappingDraft{given: map[string]*yaml.Node{}, Mapping: mapping.Mapping{File: s.File}}
 	var entries []entry
 	r.pairs(top, "", func(at *yaml.Node, name string, value *yaml.Node) {
 		if one := s.key(name); one != nil {
@@ -149,10 +149,10 @@ func (s *Spec) finish(r *reader, m *mappingDraft) {
 		}
 	}
 	m.Mapping.Tables = m.Tables
-	_, err := mapping.Check(&m.Mapping)
+	_, err := mapping.Compile(&m.Mapping, mapping.AnyLimits)
 	for _, err := range unjoined(err) {
 		if of := s.ofSetting(err); of == nil {
-			r.faults = append(r.faults, err.(*mapping.Fault)) // all of Check's are
+			r.faults = append(r.faults, err.(*mapping.Fault)) // all of Compile's are
 		} else if !slices.ContainsFunc(s.faults, func(other error) bool { return other.Error() == of.Error() }) {
 			s.faults = append(s.faults, of)
 		}

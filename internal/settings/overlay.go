@@ -22,7 +22,7 @@ func (s *Spec) EveryTable() bool {
 // oneTable returns the mapping that the settings make for a table ([mapping.Star]: for each table in the stream).
 func (b *builder) oneTable(name string) *mapping.Mapping {
 	f := &b.Fold
-	m := &mapping.Mapping{Unmatched: mapping.IgnoreUnmatched, MaxEach: mapping.DefaultMaxEach, MaxTables: mapping.DefaultMaxTables}
+	m := &mapping.Mapping{}
 	t := &mapping.Table{Name: name, Row: f.Row, DeletesNeedRow: f.Row.Base != paths.NoBase}
 	if e, err := Preset(f.Envelope); f.Envelope != "" && err == nil { // else it is a fault of the setting
 		if m.Envelope = e; name != mapping.Star {
