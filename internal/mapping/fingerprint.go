@@ -71,10 +71,10 @@ func fieldOf(key string) (f reflect.StructField) {
 // would remain.
 func RebuildOnly(key string) bool { return key == "merge" || fieldOf(key).Tag.Get("rebuild") != "" }
 
-// ZeroText returns the value of a setting that has no fingerprint, if it is one that a user can write: false, or 0.
+// ZeroText returns the value of a setting that has no fingerprint, if a user has written it: 0.
 func ZeroText(key string) string {
-	if f := fieldOf(key); f.Type != nil && f.Tag.Get("min") == "" && (f.Type.Kind() == reflect.Bool || f.Type.Kind() == reflect.Int) {
-		return fmt.Sprint(reflect.Zero(f.Type))
+	if f := fieldOf(key); f.Type != nil && f.Tag.Get("min") == "" && f.Type.Kind() == reflect.Int {
+		return "0"
 	}
 	return ""
 }
