@@ -183,7 +183,9 @@ func TestSync_WrittenBeforeAMessage(t *testing.T) {
 	testcheck.NoError(t, empties.UnmarshalText([]byte("op=empty")))
 	m := &mapping.Mapping{File: "t.yaml", Envelope: &envelope.Envelope{Row: []paths.Path{paths.FieldPath("record")}, Operations: envelope.Operations{TruncateWhen: empties}},
 		Tables: []mapping.Table{{Name: "t", Key: []string{"id"}, Rules: fold.Rules{UnknownFields: fold.AddUnknown, MaxColumns: 500}}}}
-	testcheck.NoError(t, c.Map(m, nil, schema.Limits{}))
+	var err error
+	c.Plan, err = mapping.Compile(m, schema.Limits{})
+	testcheck.NoError(t, err)
 	dest := filepath.Join(t.TempDir(), "t.db")
 	if _, err := runUntil(t, c, dest, faulty(nth(2, sinktest.Fault{Err: errBroken})), lines(3)); !errors.Is(err, errBroken) {
 		t.Error(err)
