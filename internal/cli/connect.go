@@ -69,10 +69,12 @@ func (e *env) connect(ctx context.Context, file string) (all findings, err error
 		defer func() { err = errors.Join(err, db.Close()) }()
 		found(shown, "can be written", nil)
 		read = db.Tables
-		if claims, err = to.OpenClaims(ctx, to.Dest, plan.Job.Job, options); err != nil {
-			return all, err
+		opened, failed := to.OpenClaims(ctx, to.Dest, plan.Job.Job, options)
+		if failed != nil {
+			return all, failed
 		}
-		defer func() { err = errors.Join(err, claims.Close()) }()
+		defer func() { err = errors.Join(err, opened.Close()) }()
+		claims = opened
 	}
 	if at, failed := plan.AtDatabase(ctx, read); failed != nil {
 		found("tables", "", failed)

@@ -12,19 +12,21 @@ import (
 
 // A Nesting describes which tables are children of others. Several goroutines may use it.
 type Nesting interface {
-	// Parent returns the parent of a table, -1 for none, and the columns that hold the parent's key, in the order of
-	// that key.
-	Parent(table int) (parent int, key []string)
-	// Set reports whether all children of a row are one value of it, a set: then they are not changed one by one.
-	Set(table int) bool
-	// SetColumn returns the column of the parent's batch that holds the set; "" if the set is part of a value of the
-	// parent's own set.
-	SetColumn(table int) string
-	// ByName reports whether a table's fields are listed by name, so an element need not have all of them.
-	ByName(table int) bool
+	Nested(table int) Nested
 	// Exploder returns the function that makes the rows of sets. same returns the same text for all spellings of the
 	// key of a change.
 	Exploder(same func(table int, c *Change) string) Exploder
+}
+
+// Nested describes how rows of a table belong to rows of another one.
+type Nested struct {
+	Parent int      // index of the parent table, -1 for none
+	Key    []string // the columns that hold the parent's key, in the order of that key
+	Set    bool     // all children of a row are one value of it, a set: they are not changed one by one
+	// Column is the column of the parent's batch that holds the set; "" if the set is part of a value of the parent's
+	// own set.
+	Column string
+	ByName bool // the table's fields are listed by name, so an element need not have all of them
 }
 
 // An Exploder calls each with a change for each row of a set, and of the sets in it, parents first. parentKey is the
@@ -42,10 +44,9 @@ type Child struct {
 
 // nested is what a folder knows about the folders of related tables.
 type nested struct {
-	Nesting
+	Nested
+	nesting Nesting
 	folders Folders
-	table   int
-	parent  int
 	newer   string        // a table below, whose rows have versions; "" for none
 	columns map[int32]int // the tables whose rows are values of this table's, by the number of their field
 	keys    []int32       // numbers of the fields of this table's key
@@ -54,41 +55,33 @@ type nested struct {
 
 // Nest declares which folders are for child tables. A message cannot delete a row above rows with versions of their own:
 // what a late delete leaves of them would depend on each of them.
-func (f Folders) Nest(n Nesting) error {
+func (f Folders) Nest(n Nesting) {
 	for i, folder := range f {
-		parent, _ := n.Parent(i)
-		folder.rules.parent, folder.rules.children = -1, nil
-		folder.nested = &nested{Nesting: n, folders: f, table: i, parent: parent, columns: map[int32]int{}}
-		if parent < 0 {
+		of := &nested{Nested: n.Nested(i), nesting: n, folders: f, columns: map[int32]int{}}
+		folder.nested, folder.rules.parent, folder.rules.children = of, -1, nil
+		if of.Parent < 0 {
 			continue
 		}
-		parentFolder := f[parent]
-		if !n.Set(i) {
-			folder.rules.parent = parent
-			parentFolder.rules.children = append(parentFolder.rules.children, i)
-			for of := parent; of >= 0 && folder.opt.Version != ""; of = f[of].nested.parent {
-				f[of].nested.newer = folder.table.Name
+		parent := f[of.Parent]
+		if !of.Set {
+			folder.rules.parent = of.Parent
+			parent.rules.children = append(parent.rules.children, i)
+			for above := of.Parent; above >= 0 && folder.opt.Version != ""; above = f[above].nested.Parent {
+				f[above].nested.newer = folder.table.Name
 			}
 		}
-		if n.Set(i) && len(folder.opt.Merge) > 0 {
-			return fmt.Errorf("table %q: its rows are a set that each message replaces, and have nothing to merge with: leave one of set: replace and merge out", folder.table.Name)
-		}
-		if n.SetColumn(i) == "" {
+		if of.Column == "" {
 			continue
 		}
-		if parentFolder.opt.FillOnly {
-			return fmt.Errorf("table %q: its rows are a set that each message replaces, and %q is filled only: leave one of set: replace and fill_only out", folder.table.Name, parentFolder.table.Name)
-		}
-		parentFolder.nested.columns[folder.fields.names.Number(n.SetColumn(i))] = i
-		if parentFolder.nested.explode == nil {
-			parentFolder.nested.explode = n.Exploder(f.sameKey)
-			for _, k := range parentFolder.opt.Key {
-				parentFolder.nested.keys = append(parentFolder.nested.keys, parentFolder.fields.names.Number(k))
+		parent.nested.columns[folder.fields.names.Number(of.Column)] = i
+		if parent.nested.explode == nil {
+			parent.nested.explode = n.Exploder(f.sameKey)
+			for _, k := range parent.opt.Key {
+				parent.nested.keys = append(parent.nested.keys, parent.fields.names.Number(k))
 			}
 		}
 	}
 	f.refer()
-	return nil
 }
 
 // sameKey returns the key of an element of a set. The folder does not remember the element's fields, because an
@@ -193,12 +186,11 @@ func (f *Folder) keyHasTypes() bool {
 func (b *Batch) Used() bool { return b.relations.used || len(b.rows.all) > 0 }
 
 func (f *Folder) sealChild(b *Batch) {
-	if b.relations.nested = f.nested; f.nested == nil || f.nested.parent < 0 {
+	if b.relations.nested = f.nested; f.nested == nil || f.nested.Parent < 0 {
 		return
 	}
-	_, names := f.nested.Parent(f.nested.table)
-	b.Child = &Child{Parent: f.nested.parent, Set: f.nested.Set(f.nested.table)}
-	for _, name := range names {
+	b.Child = &Child{Parent: f.nested.Parent, Set: f.nested.Set}
+	for _, name := range f.nested.Key {
 		b.Child.Key = append(b.Child.Key, f.opt.Limits.Find(&b.Table, name, 0))
 	}
 }
@@ -260,7 +252,7 @@ func NewExplosion(batches []*Batch, table func(i int) *schema.Table) *Explosion 
 			b.sets.rows = &Batch{}
 		}
 		b.emptyExploded(whole)
-		x.explode = from.Exploder(x.folders.sameKey)
+		x.explode = from.nesting.Exploder(x.folders.sameKey)
 	}
 	return x
 }
@@ -283,7 +275,7 @@ func (x *Explosion) Explode(parent int, of *Batch, rows []*Row) error {
 		}
 		b.emptyExploded(b.sets.rows.Table)
 		if b.Child.Parent == parent {
-			columns[i] = of.Limits.Find(&of.Table, b.relations.nested.SetColumn(i), 0)
+			columns[i] = of.Limits.Find(&of.Table, b.relations.nested.Column, 0)
 		}
 	}
 	parentKey := make([][]byte, len(of.Table.Key))
@@ -325,7 +317,7 @@ func (x *Explosion) add(c *TableChange, replaces bool) error {
 	}
 	f.merge(b, &c.Change, f.prepareRow(b, &c.Change), &origin{})
 	r := &b.rows.all[f.now.row]
-	if r.Replaces = replaces; !x.batches[c.Table].relations.nested.ByName(c.Table) {
+	if r.Replaces = replaces; !x.batches[c.Table].relations.nested.ByName {
 		return nil
 	}
 	for i := range b.Table.Columns {

@@ -355,7 +355,7 @@ func TestAdd_Splits(t *testing.T) {
 				table := schema.Table{Name: fmt.Sprint("t", i), Exists: true, Key: []int{0}, Columns: []schema.Column{{Name: "id", Key: true}, {Name: "plane"}}, Refs: refs}
 				folders = append(folders, fold.NewFolder(names, table, o))
 			}
-			testcheck.NoError(t, folders.Nest(crewed{}))
+			folders.Nest(crewed{})
 			set := fold.NewSet(len(folders))
 			set.Unsplit = unsplit
 			for i, message := range c.feed {
@@ -375,13 +375,9 @@ func TestAdd_Splits(t *testing.T) {
 // crewed nests four tables: the last is a child of the third.
 type crewed struct{ fold.Nesting }
 
-func (crewed) Parent(table int) (int, []string) {
+func (crewed) Nested(table int) fold.Nested {
 	if table == 3 {
-		return 2, []string{"id"}
+		return fold.Nested{Parent: 2, Key: []string{"id"}}
 	}
-	return -1, nil
+	return fold.Nested{Parent: -1}
 }
-
-func (crewed) Set(int) bool { return false }
-
-func (crewed) SetColumn(int) string { return "" }

@@ -44,7 +44,7 @@ func (f Folders) refer() {
 				continue
 			}
 			f[r.Table].references.referenced = true
-			for of := i; of >= 0; of = f[of].nested.parent {
+			for of := i; of >= 0; of = f[of].nested.Parent {
 				f[of].references.tables = append(f[of].references.tables, r.Table)
 			}
 		}
@@ -56,7 +56,7 @@ func (f Folders) useReferred(s *Set) {
 	var used func(table int) bool
 	used = func(table int) bool {
 		n := f[table].nested
-		return s.Batches[table].Used() || n != nil && n.parent >= 0 && used(n.parent)
+		return s.Batches[table].Used() || n != nil && n.Parent >= 0 && used(n.Parent)
 	}
 	for i, folder := range slices.Backward(f) {
 		for _, r := range folder.table.Refs {

@@ -226,8 +226,8 @@ func InTable(table, why string) string { return fmt.Sprintf("table %q: %s", tabl
 func (f Folders) Seal(s *Set) {
 	f.useReferred(s)
 	for i, b := range s.Batches {
-		if n := f[i].nested; n != nil && n.parent >= 0 {
-			b.relations.used = s.Batches[n.parent].Used() && f[i].keyHasTypes()
+		if n := f[i].nested; n != nil && n.Parent >= 0 {
+			b.relations.used = s.Batches[n.Parent].Used() && f[i].keyHasTypes()
 		}
 		f[i].Seal(b)
 		f[i].sealChild(b)

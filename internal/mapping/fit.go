@@ -70,7 +70,7 @@ func (p *Plan) Fit(table int, t *schema.Table) (fold.Options, error) {
 		}
 	}
 	for _, child := range x.nest.children {
-		if name := p.SetColumn(child.index); name != "" && p.limits.Find(t, name, 0) < 0 {
+		if name := child.setColumn(); name != "" && p.limits.Find(t, name, 0) < 0 {
 			t.Columns = append(t.Columns, schema.Column{Name: name, Type: schema.Rows})
 		}
 	}

@@ -58,8 +58,8 @@ func fitted(t *testing.T, spec *mapping.Mapping, limits schema.Limits) (lines []
 			columns = append(columns, text)
 		}
 		line := table.Name + ", key " + strings.Join(of.Options.Key, ",")
-		if parent, key := p.Parent(i); parent >= 0 {
-			line += ", of " + p.Tables[parent].Name + " by " + strings.Join(key, ",")
+		if n := p.Nested(i); n.Parent >= 0 {
+			line += ", of " + p.Tables[n.Parent].Name + " by " + strings.Join(n.Key, ",")
 		}
 		line += ": " + strings.Join(columns, ", ") + "; key " + strings.Join(table.KeyColumns(), ",")
 		lines = append(lines, strings.ReplaceAll(line, "\xff", "*"))

@@ -173,8 +173,9 @@ func (m *mapper) show(r *mapping.Row, indent string) string {
 	}
 	explode := m.Exploder(func(table int, c *fold.Change) string { return fmt.Sprintf("%q", c.Fields) })
 	for child := range m.Tables {
-		i := slices.Index(names, cmp.Or(m.SetColumn(child), "no name"))
-		if parent, _ := m.Parent(child); parent != r.Table || i < 0 {
+		n := m.Nested(child)
+		i := slices.Index(names, cmp.Or(n.Column, "no name"))
+		if n.Parent != r.Table || i < 0 {
 			continue
 		}
 		sets += indent + "  " + m.Tables[child].Name + " are:"

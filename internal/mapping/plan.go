@@ -256,26 +256,21 @@ func (t *TablePlan) identity() []string {
 	return t.StoredKey()
 }
 
-// Parent returns the parent of a table, -1 for none, and the columns that hold the parent's key, in the order of that
-// key.
-func (p *Plan) Parent(table int) (parent int, key []string) {
+// Nested implements [fold.Nesting].
+func (p *Plan) Nested(table int) fold.Nested {
 	t := p.Tables[table]
+	n := fold.Nested{Parent: -1, Set: t.nest.set, Column: t.setColumn(), ByName: t.fields.byName()}
 	if t.nest.parent == nil {
-		return -1, nil
+		return n
 	}
+	n.Parent = t.nest.parent.index
 	for _, k := range t.key {
 		if k.fromParent {
-			key = append(key, k.title)
+			n.Key = append(n.Key, k.title)
 		}
 	}
-	return t.nest.parent.index, key
+	return n
 }
-
-// Set reports whether all children of a row are one value of it.
-func (p *Plan) Set(table int) bool { return p.Tables[table].nest.set }
-
-// ByName reports whether fields of the row become columns with their names.
-func (p *Plan) ByName(table int) bool { return p.Tables[table].fields.byName() }
 
 // cast returns the conversion to a type.
 func (p *Plan) cast(as cast.Type) cast.Cast { return cast.New(as, p.limits.TextTypes) }

@@ -19,10 +19,10 @@ func setColumn(table string) string { return schema.HiddenName("rows of " + tabl
 // hiddenColumn returns the name of the column with a part of the key of a row that has a generated key.
 func hiddenColumn(table, column string) string { return schema.HiddenName(column + " of " + table) }
 
-// SetColumn returns the name of the parent's column for the sets of a table, which [Plan.Exploder] reads. It is "" if
+// setColumn returns the name of the parent's column for the sets of a table, which [Plan.Exploder] reads. It is "" if
 // each row is a change of its own, or if the set is part of the parent's own set.
-func (p *Plan) SetColumn(table int) string {
-	if t := p.Tables[table]; t.nest.set && !t.nest.parent.nest.set {
+func (t *TablePlan) setColumn() string {
+	if t.nest.set && !t.nest.parent.nest.set {
 		return setColumn(t.spec.Name)
 	}
 	return ""

@@ -49,13 +49,14 @@ func (r *run) newTables(h *history, before *tables, have []schema.Table) (f *tab
 	}
 	f.folders.Link()
 	for i := range r.cfg.Plan.Tables {
-		if parent, _ := f.cfg.Plan.Parent(i); parent >= 0 && !f.caps.Children {
+		if r.cfg.Plan.Nested(i).Parent >= 0 && !f.caps.Children {
 			return nil, sink.LacksError{Does: "write child tables"}
 		}
 	}
 	f.mapper.Names = h.streamNames
 	f.mapper.UseColumns(func(table int) schema.Table { return f.folders[table].Table() })
-	return f, f.folders.Nest(f.cfg.Plan)
+	f.folders.Nest(f.cfg.Plan)
+	return f, nil
 }
 
 // tableKeys returns the tables and their keys as the database has them.

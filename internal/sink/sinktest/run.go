@@ -223,7 +223,7 @@ func (r *Run) read() (keyErr error) {
 		r.set = fold.NewSet(len(r.folders))
 	}
 	if r.Mapping != nil && keyErr == nil {
-		keyErr = r.folders.Nest(r.plan)
+		r.folders.Nest(r.plan)
 	}
 	return keyErr
 }
