@@ -60,20 +60,20 @@ func Compile(m *Mapping, limits schema.Limits) (*Plan, error) {
 func compiled(m *Mapping, names *feed.Names, limits schema.Limits) (*Plan, error) {
 	c := compile(m, names, limits)
 	c.discriminate()
-	c.plan.trees.Number(0, names)
-	c.plan.plain = len(c.plan.Tables) == 1 && c.plan.Tables[0].isLine() && c.plan.Tables[0].when == nil && c.plan.ignore == nil
-	return c.plan, errors.Join(c.faults...)
+	c.trees.Number(0, names)
+	c.plain = len(c.Tables) == 1 && c.Tables[0].isLine() && c.Tables[0].when == nil && c.ignore == nil
+	return c.Plan, errors.Join(c.faults...)
 }
 
 // compile compiles what has no faults, and collects the faults of the rest.
 func compile(m *Mapping, names *feed.Names, limits schema.Limits) *compiler {
-	c := &compiler{mapping: m, names: names, plan: &Plan{mapping: m, names: names, limits: limits,
+	c := &compiler{Plan: &Plan{mapping: m, names: names, limits: limits,
 		unmatched: m.Unmatched, maxEach: cmp.Or(m.MaxEach, DefaultMaxEach), discriminator: discriminator{at: paths.Nowhere}}}
 	if most := cmp.Or(m.MaxTables, DefaultMaxTables); len(m.Tables) > most {
 		c.fault(m.Tables[most].Pos, "tables", "%d tables, and max_tables is %d", len(m.Tables), most)
 	}
-	c.plan.trees.Grow()
-	c.plan.ignore = c.when(m.Ignore, scope{}, "ignore")
+	c.trees.Grow()
+	c.ignore = c.when(m.Ignore, scope{}, "ignore")
 	if m.Envelope != nil {
 		c.envelope(m)
 	}
@@ -112,19 +112,17 @@ func (c *compiler) cycle(names []string) {
 
 // envelope compiles the envelope, and creates the tree of rows.
 func (c *compiler) envelope(m *Mapping) {
-	p, versioned := c.plan, slices.ContainsFunc(m.Tables, func(t Table) bool { return t.Version.Base == paths.VersionBase })
+	p, versioned := c.Plan, slices.ContainsFunc(m.Tables, func(t Table) bool { return t.Version.Base == paths.VersionBase })
 	compiled := envelope.Compile(m.Envelope, &p.trees, c.names, p.ignore, versioned)
 	p.stream = &streamPlan{Compiled: compiled, oneTable: m.Envelope.OneTable, tombstones: m.AppliesTombstones(), maxTables: cmp.Or(m.MaxTables, DefaultMaxTables)}
 	c.row = compiled.RowTree()
 }
 
 type compiler struct {
-	mapping *Mapping
-	names   *feed.Names
-	plan    *Plan
-	row     int32 // the tree of rows
-	cyclic  bool  // some parents and referenced tables are not compiled before the tables that name them
-	faults  []error
+	*Plan
+	row    int32 // the tree of rows
+	cyclic bool  // some parents and referenced tables are not compiled before the tables that name them
+	faults []error
 }
 
 func (c *compiler) fault(at paths.Pos, where, format string, args ...any) {
@@ -145,8 +143,8 @@ func (m *Mapping) where(t *Table, key string) string {
 	return strings.TrimSuffix("tables."+t.Name+"."+key, ".")
 }
 
-// table returns the table with a name in the settings, or nil.
-func (p *Plan) table(name string) *TablePlan {
+// named returns the table with a name in the settings, or nil.
+func (p *Plan) named(name string) *TablePlan {
 	if i := slices.IndexFunc(p.Tables, func(t *TablePlan) bool { return t.spec.Name == name }); i >= 0 {
 		return p.Tables[i]
 	}
@@ -175,7 +173,7 @@ func (c *compiler) find(p paths.Path, s scope, inRow bool, pos paths.Pos, where 
 	case p.Base == paths.DefaultBase:
 		at.Tree = s.message
 	}
-	return c.plan.trees.Add(at, p.Steps)
+	return c.trees.Add(at, p.Steps)
 }
 
 // when places the paths of a condition.
@@ -187,7 +185,7 @@ func (c *compiler) when(w paths.When, s scope, where string) paths.When {
 // its value.
 func (c *compiler) discriminate() {
 	count, most := map[paths.Place]int{}, 0
-	for _, t := range c.plan.Tables {
+	for _, t := range c.Tables {
 		when := t.when
 		first := slices.IndexFunc(when, func(all paths.All) bool { return len(all) > 0 && all[0].Path.Place().Tree == 0 })
 		if first < 0 {
@@ -195,14 +193,14 @@ func (c *compiler) discriminate() {
 		}
 		at := when[first][0].Path.Place()
 		if count[at]++; count[at] > most {
-			most, c.plan.discriminator = count[at], discriminator{at, c.plan.trees.String(at)}
+			most, c.discriminator = count[at], discriminator{at, c.trees.String(at)}
 		}
 	}
 }
 
 // table compiles one table, after its ancestors.
 func (c *compiler) table(t *Table) {
-	out := &TablePlan{spec: t, Name: c.plan.limits.TableName(t.Name), index: len(c.plan.Tables), nest: nesting{each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0 || t.Row.InText || t.Row.Base == paths.ParentBase, text: paths.Nowhere, version: paths.Nowhere},
+	out := &TablePlan{spec: t, Name: c.limits.TableName(t.Name), index: len(c.Tables), nest: nesting{each: paths.Nowhere}, row: rowPlan{nested: len(t.Row.Steps) > 0 || t.Row.InText || t.Row.Base == paths.ParentBase, text: paths.Nowhere, version: paths.Nowhere},
 		fields: fieldPlan{used: map[int32]bool{}}}
 	s := scope{tree: c.row}
 	c.streamNames(t)
@@ -210,7 +208,7 @@ func (c *compiler) table(t *Table) {
 	if t.Of != "" || t.Each.Base != paths.NoBase || t.Has("each") {
 		s = c.child(t, out)
 	} else {
-		out.row.inLine, out.from = c.plan.stream == nil && !out.row.nested, c.patterns(t)
+		out.row.inLine, out.from = c.stream == nil && !out.row.nested, c.patterns(t)
 	}
 	if out.row.at = (paths.Place{Tree: s.tree}); out.row.nested {
 		if out.row.at = c.find(t.Row.Path, s, true, t.Place("row"), c.where(t, "row")); out.row.at.Tree != s.tree {
@@ -221,7 +219,7 @@ func (c *compiler) table(t *Table) {
 	}
 	out.nest.element = s.tree
 	if t.Row.InText {
-		out.row.text, s.tree, s.row = out.row.at, c.plan.trees.Grow(), 0
+		out.row.text, s.tree, s.row = out.row.at, c.trees.Grow(), 0
 		out.row.at = paths.Place{Tree: s.tree}
 	}
 	out.when = c.when(t.When, s, c.where(t, "when"))
@@ -238,12 +236,12 @@ func (c *compiler) table(t *Table) {
 	case parent != nil:
 		parent.nest.children = append(parent.nest.children, out)
 	case out.nest.isElement():
-		c.plan.loose = append(c.plan.loose, out)
+		c.loose = append(c.loose, out)
 	default:
-		c.plan.tops = append(c.plan.tops, out)
+		c.tops = append(c.tops, out)
 	}
 	out.scope = s
-	c.plan.Tables = append(c.plan.Tables, out)
+	c.Tables = append(c.Tables, out)
 }
 
 // child compiles how a table whose rows are elements of an array relates to its parent.
@@ -251,7 +249,7 @@ func (c *compiler) child(t *Table, out *TablePlan) scope {
 	parent, n := &scope{tree: c.row}, &out.nest
 	if t.Of == "" {
 		out.from = c.patterns(t)
-	} else if p := c.plan.table(t.Of); p != nil {
+	} else if p := c.named(t.Of); p != nil {
 		n.parent, parent = p, &p.scope
 		n.set = t.Set != MergeSet
 		if !n.set && p.nest.set {
@@ -263,7 +261,7 @@ func (c *compiler) child(t *Table, out *TablePlan) scope {
 	from := *parent
 	from.parent = nil // the array of an element is in it
 	n.each = c.find(t.Each, from, true, t.Place("each"), c.where(t, "each"))
-	element := c.plan.trees.Grow()
+	element := c.trees.Grow()
 	return scope{tree: element, message: element, parent: parent}
 }
 

@@ -83,7 +83,7 @@ func (c *compiler) refers(x *column, t *Table, src *Source, where string) {
 	if why != "" {
 		c.fault(src.Pos, where, "%s", why)
 	}
-	to := c.plan.table(src.References)
+	to := c.named(src.References)
 	if why != "" || to == nil {
 		return
 	}
@@ -104,12 +104,12 @@ func (c *compiler) refers(x *column, t *Table, src *Source, where string) {
 }
 
 func (c *compiler) source(t *Table, src *Source, s scope, where string) source {
-	x := source{Source: *src, cast: c.plan.cast(t.TypeOf(src))}
+	x := source{Source: *src, cast: c.cast(t.TypeOf(src))}
 	x.When = c.when(src.When, s, where)
 	switch {
 	case src.Value != nil:
 		why := x.fix()
-		if c.plan.limits.NoNUL && strings.Contains(string(src.Value), `\u0000`) {
+		if c.limits.NoNUL && strings.Contains(string(src.Value), `\u0000`) {
 			why = "it contains a NUL, which the database cannot store in text" // the fold only searches the message
 		}
 		if why != "" {
@@ -172,7 +172,7 @@ func (c *compiler) oneName(t *TablePlan) {
 	c.checkNames(t)
 	named := map[string]string{}
 	check := func(name string, at paths.Pos) {
-		of := c.plan.limits.FoldName(name)
+		of := c.limits.FoldName(name)
 		if other, taken := named[of]; taken && other != name {
 			c.fault(at, c.where(t.spec, ""), "%q and %q are one column to the database: rename one", other, name)
 		}

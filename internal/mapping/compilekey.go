@@ -44,10 +44,10 @@ func (c *compiler) key(t *Table, out *TablePlan) {
 	}
 	for _, name := range t.Key {
 		c.checkKeyColumn(t, name)
-		k := keyPart{title: name, name: c.names.Number(name), cast: c.plan.cast(t.Type)}
+		k := keyPart{title: name, name: c.names.Number(name), cast: c.cast(t.Type)}
 		if at := slices.IndexFunc(out.columns, func(x column) bool { return x.spec.Name == name }); at >= 0 && len(out.columns[at].sources) > 0 {
-			out.columns[at].key, k.cast = len(out.key), out.columns[at].cast(c.plan)
-			if k.cast.Kind == cast.JSON || !c.plan.limits.TextTypes && (k.cast.Kind == cast.Bytes || k.cast.Precision > 0) {
+			out.columns[at].key, k.cast = len(out.key), out.columns[at].cast(c.Plan)
+			if k.cast.Kind == cast.JSON || !c.limits.TextTypes && (k.cast.Kind == cast.Bytes || k.cast.Precision > 0) {
 				c.fault(out.columns[at].spec.Pos, c.where(t, ""), "the key column %q: %s cannot be a key: equality is undefined", name, k.cast.Type)
 			}
 		}

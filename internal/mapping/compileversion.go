@@ -13,7 +13,7 @@ import (
 )
 
 func (c *compiler) options(t *Table, out *TablePlan, s scope) {
-	o := fold.Options{Rules: t.Rules, Limits: c.plan.limits, Deletes: c.losesRows(out)}
+	o := fold.Options{Rules: t.Rules, Limits: c.limits, Deletes: c.losesRows(out)}
 	o.Key = make([]string, 0, len(out.key)) // nil would mean that the key is unknown
 	for _, k := range out.key {
 		o.Key = append(o.Key, k.title)
@@ -21,7 +21,6 @@ func (c *compiler) options(t *Table, out *TablePlan, s scope) {
 	if t.Columns != nil && o.UnknownFields == "" {
 		o.UnknownFields = fold.IgnoreUnknown
 	}
-	out.fields.unknown = o.UnknownFields
 	if out.nest.set { // rows of a set are whole and have the version of the message
 		o.Null, o.FillOnly, o.Merge = fold.ClearNull, false, nil
 	} else if of := c.versioned(out); of != nil {
@@ -40,7 +39,7 @@ func (c *compiler) options(t *Table, out *TablePlan, s scope) {
 		}
 	}
 	out.Options = o
-	c.faults = append(c.faults, c.plan.mergeFaults(out, &schema.Table{})...)
+	c.faults = append(c.faults, c.mergeFaults(out, &schema.Table{})...)
 }
 
 // A ruleError is wrong usage: a rule that the table in the database cannot have.

@@ -102,13 +102,14 @@ type rowPlan struct {
 
 // fieldPlan says what happens to fields of the row that are not listed as columns.
 type fieldPlan struct {
-	all     bool // all fields are columns with their names
-	unknown fold.UnknownFields
-	used    map[int32]bool // fields that a column or path uses
+	all  bool           // all fields are columns with their names
+	used map[int32]bool // fields that a column or path uses
 }
 
 // byName reports whether fields of the row become columns with their names.
-func (f *fieldPlan) byName() bool { return f.all || f.unknown != fold.IgnoreUnknown }
+func (t *TablePlan) byName() bool {
+	return t.fields.all || t.Options.UnknownFields != fold.IgnoreUnknown
+}
 
 // An owner is the nearest ancestor with a generated key. nil means none.
 type owner struct {
@@ -259,7 +260,7 @@ func (t *TablePlan) identity() []string {
 // Nested implements [fold.Nesting].
 func (p *Plan) Nested(table int) fold.Nested {
 	t := p.Tables[table]
-	n := fold.Nested{Parent: -1, Set: t.nest.set, Column: t.setColumn(), ByName: t.fields.byName()}
+	n := fold.Nested{Parent: -1, Set: t.nest.set, Column: t.setColumn(), ByName: t.byName()}
 	if t.nest.parent == nil {
 		return n
 	}

@@ -214,7 +214,7 @@ func (b *rowBuilder) addValues(msg *message, t *TablePlan, types *typing, object
 		}
 		b.fields = append(b.fields, f)
 	}
-	if object != nil && (t.fields.all || t.fields.byName() && !deletes) {
+	if object != nil && (t.fields.all || t.byName() && !deletes) {
 		if refused := b.unknownFields(msg, t, types, object, key, deletes); refused != nil {
 			return refused
 		}

@@ -162,7 +162,7 @@ func (c *compiler) star(t *Table) {
 			c.keyFault(t, key, "is for a table that has a name: give it one")
 		}
 	}
-	p := c.plan
+	p := c.Plan
 	n, tops := len(p.Tables), len(p.tops)
 	c.table(t)
 	star := p.Tables[n]
@@ -217,7 +217,7 @@ func (m *Mapper) Add(n *NewTable, key []string, check func(table int) error) (er
 			delete(m.route.routes, n.StreamName)
 		}
 	}()
-	c := &compiler{mapping: p.mapping, names: p.names, plan: p, row: p.stream.RowTree()}
+	c := &compiler{Plan: p, row: p.stream.RowTree()}
 	c.table(t)
 	table := len(p.Tables) - 1
 	p.Tables[table].from = []pattern{{Regexp: regexp.MustCompile("(?s)^" + regexp.QuoteMeta(n.StreamName) + "$")}}

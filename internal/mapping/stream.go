@@ -181,7 +181,7 @@ type pattern struct {
 
 // patterns returns the patterns for a table's names in the stream; nil if there is no stream.
 func (c *compiler) patterns(t *Table) (all []pattern) {
-	if c.plan.stream == nil {
+	if c.stream == nil {
 		return nil
 	}
 	from := t.From

@@ -83,7 +83,7 @@ func (b *rowBuilder) unknownField(t *TablePlan, types *typing, f feed.Field, raw
 			return b.shadowed(t, &f, k.title, t.nest.parent.key[part].title, deletes)
 		}
 	}
-	if !t.fields.all && t.fields.unknown == fold.RejectUnknown {
+	if !t.fields.all && t.Options.UnknownFields == fold.RejectUnknown {
 		return t.refuse(feed.Errorf(feed.BadColumn, "table %q: no column takes the field %q (unknown_fields: reject)", t.spec.Name, b.plan.names.NameOf(f.Name, b.unknownNames.unnumbered)))
 	}
 	if types != nil {

@@ -47,7 +47,7 @@ func (u *UnusedFinder) Fields(text []byte) (names []string) {
 	rows := slices.DeleteFunc(result.Rows, func(r Row) bool { return r.Op >= fold.Ensure })
 	takesAll := func(r Row) bool {
 		t := p.Tables[r.Table]
-		return t.fields.byName() && !t.row.nested && !t.nest.isElement()
+		return t.byName() && !t.row.nested && !t.nest.isElement()
 	}
 	if err != nil || len(rows) == 0 || slices.ContainsFunc(rows, takesAll) {
 		return nil
