@@ -1,6 +1,7 @@
 package settings
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -70,8 +71,8 @@ func Preset(name string) (*envelope.Envelope, error) {
 	}
 	r := &reader{file: "presets.yaml"}
 	e := r.envelopeMap(node, name)
-	if err := r.err(); err != nil {
-		return nil, err
+	if r.faults != nil {
+		return nil, errors.Join(r.faults...)
 	}
 	e.Preset = name
 	return e, nil

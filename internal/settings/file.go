@@ -2,6 +2,7 @@ package settings
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -84,7 +85,7 @@ func (s *Spec) readFile() error {
 	r := &reader{file: s.File, databases: s.env.databases()}
 	top := r.document(data)
 	if top == nil {
-		return r.err()
+		return errors.Join(r.faults...)
 	}
 	m := &mappingDraft{given: map[string]*yaml.Node{}, Mapping: mapping.Mapping{File: s.File}}
 	var entries []entry
@@ -119,14 +120,14 @@ func (s *Spec) readFile() error {
 	}
 	s.draft = m
 	if s.Every = m.Every; m.given["tables"] == nil {
-		return r.err()
+		return errors.Join(r.faults...)
 	}
 	if at := m.given["table"]; at != nil {
 		r.fault(pos(at), "table", "is for a file without tables")
 	}
 	s.finish(r, m)
-	if err := r.err(); err != nil {
-		return err
+	if r.faults != nil {
+		return errors.Join(r.faults...)
 	}
 	s.Mapping, s.Cases = &m.Mapping, m.Cases
 	return nil
@@ -152,7 +153,7 @@ func (s *Spec) finish(r *reader, m *mappingDraft) {
 	_, err := mapping.Compile(&m.Mapping, mapping.AnyLimits)
 	for _, err := range unjoined(err) {
 		if of := s.ofSetting(err); of == nil {
-			r.faults = append(r.faults, err.(*mapping.Fault)) // all of Compile's are
+			r.faults = append(r.faults, err)
 		} else if !slices.ContainsFunc(s.faults, func(other error) bool { return other.Error() == of.Error() }) {
 			s.faults = append(s.faults, of)
 		}

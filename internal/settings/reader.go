@@ -1,10 +1,7 @@
 package settings
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,23 +15,11 @@ import (
 type reader struct {
 	file      string
 	databases []string // supported kinds
-	faults    []*mapping.Fault
+	faults    []error  // each is a [mapping.Fault]
 }
 
 func (r *reader) fault(at paths.Pos, where, format string, args ...any) {
 	r.faults = append(r.faults, &mapping.Fault{File: r.file, Pos: at, Where: where, Text: fmt.Sprintf(format, args...)})
-}
-
-// err returns all faults in the order of the file.
-func (r *reader) err() error {
-	slices.SortStableFunc(r.faults, func(a, b *mapping.Fault) int {
-		return cmp.Or(cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Column, b.Pos.Column))
-	})
-	all := make([]error, len(r.faults))
-	for i, f := range r.faults {
-		all[i] = f
-	}
-	return errors.Join(all...)
 }
 
 func pos(n *yaml.Node) paths.Pos { return paths.Pos{Line: n.Line, Column: n.Column} }

@@ -70,9 +70,8 @@ func (s *Setting) parse(text string) {
 func (s *Setting) readNode(file string, n *yaml.Node) {
 	r := &reader{file: file}
 	s.from, s.at, s.node, s.given = byFile, pos(n), n, true
-	if s.read(r, n, s.name, s.v); len(r.faults) > 0 {
-		s.faults = unjoined(r.err())
-	}
+	s.read(r, n, s.name, s.v)
+	s.faults = r.faults
 }
 
 // shown returns a text without secrets: nothing of --init, which contains a login, and no password.
