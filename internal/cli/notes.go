@@ -17,7 +17,7 @@ func noteText(n *status.NoteText, plan *settings.Plan) (text string, warn bool) 
 	case status.Passed:
 		return n.Text + ": " + quantity.Count(n.Total, "message"), false
 	case status.Ignored:
-		unasked := plan.Mapping.File == "" && slices.ContainsFunc(plan.Job.Plan.Tables, func(t *mapping.TablePlan) bool { return t.Options.UnknownFields == "" })
+		unasked := plan.Mapping.File == "" && slices.ContainsFunc(plan.Mapping.Tables, func(t mapping.Table) bool { return t.UnknownFields == "" && !t.IsStar() })
 		return fmt.Sprintf("%s: %s (--unknown-fields add adds columns: with --restart reread of all lines, with --accept-settings of later ones)", n.Text, someOf(n.Counts)), unasked
 	}
 	return n.Text + ": " + someOf(n.Counts), false
