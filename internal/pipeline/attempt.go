@@ -69,55 +69,61 @@ func (r *run) placed(ctx context.Context, err error) error {
 }
 
 // read reads the sources, and folds and writes their lines.
-func (a *attempt) read(ctx context.Context) (err error) {
-	r := a.run
-	names, src, err := a.findLanes(ctx)
-	if err != nil {
-		return err
+func (a *attempt) read(ctx context.Context) error {
+	src, starts, err := a.open(ctx)
+	if err == nil {
+		p := a.newPipeline(starts)
+		err = p.run(ctx, src)
+		a.settle(ctx, p, err)
 	}
-	defer func() { // what was read is committed, or never will be
-		if src == nil {
-			return
-		}
+	if src != nil { // what was read is committed, or never will be
 		if closing := src.Close(); closing != nil && !errors.Is(err, closing) { // otherwise it has ended reading
 			err = errors.Join(err, closing)
 		}
-	}()
+	}
+	return err
+}
+
+// open opens the sources as one, and returns where each lane continues. A source that is returned with an error must be
+// closed, too.
+func (a *attempt) open(ctx context.Context) (src source.Source, starts []start, err error) {
+	names, src, err := a.findLanes(ctx)
+	if err != nil {
+		return src, nil, err
+	}
 	a.known = len(names)
 	names = slices.DeleteFunc(names, a.history.fences.isLost)
-	starts, err := a.admitAll(ctx, names)
-	if err != nil {
-		return err
+	if starts, err = a.admitAll(ctx, names); err != nil {
+		return src, nil, err
 	}
 	for i := range starts {
 		a.settings.learn(&starts[i])
 	}
 	member, inGroup := src.(source.Member)
 	if a.inGroup = inGroup; inGroup {
-		if err := a.prepareGroup(ctx, member, starts); err != nil {
-			return err
-		}
-		r.housekeeper.leads = member.Leads
+		a.housekeeper.leads = member.Leads
+		return src, starts, a.prepareGroup(ctx, member, starts)
 	}
 	if src == nil {
-		if src, err = r.cfg.Kind.Open(ctx, names, a.sourceOptions()); err != nil {
-			return err
+		if src, err = a.cfg.Kind.Open(ctx, names, a.sourceOptions()); err == nil {
+			src = a.spooled(src, starts)
 		}
-		src = a.spooled(src, starts)
 	}
-	p := a.newPipeline(starts)
-	err = p.run(ctx, src)
+	return src, starts, err
+}
+
+// settle records where the pipeline has left its lanes. err is what it has ended with.
+func (a *attempt) settle(ctx context.Context, p *pipeline, err error) {
 	a.lanes = p.opener.lanes
 	for _, l := range a.lanes {
 		if err == nil && ctx.Err() != nil && p.reader.builder.open[l] {
-			r.p.Stopped(l.stop(l.reading.pos))
+			a.p.Stopped(l.stop(l.reading.pos))
 		}
 		l.progress.Close()
 		if err == nil {
 			l.progress.Settle(ctx.Err() == nil)
 		}
 	}
-	return err
 }
 
 // A pipeline holds the goroutines of an attempt.

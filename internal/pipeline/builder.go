@@ -58,16 +58,16 @@ func (b *setBuilder) isEager() bool {
 	return rows >= eagerRows && (b.set.Messages()-int64(rows))*manyPerRepeat < int64(rows)
 }
 
-// startPeriod notes when the first line of the set arrived and how long it may wait.
+// startPeriod notes that a line of a lane waits to be written.
 func (b *setBuilder) startPeriod(l *lane) {
-	s := b.set
-	if s.first.IsZero() {
-		s.first = time.Now()
+	d := &b.set.due
+	if d.first.IsZero() {
+		d.first = time.Now()
 	}
-	if l.period > 0 && (s.period == 0 || l.period < s.period) {
-		s.period = l.period
+	if l.period > 0 && (d.period == 0 || l.period < d.period) {
+		d.period = l.period
 	}
-	s.urgent = s.urgent || l.urgent
+	d.urgent = d.urgent || l.urgent
 }
 
 // laneIndex returns the index that a lane has, or would get, in the current set.
@@ -86,37 +86,18 @@ func (b *setBuilder) addLane(l *lane) {
 	}
 }
 
-// handOver completes the set with its checkpoints, gives it to the flusher, and waits for an empty one. It does nothing
-// if there is nothing to write.
+// handOver completes the set, gives it to the flusher, and waits for an empty one. It does nothing if there is nothing
+// to write.
 func (b *setBuilder) handOver(flushing context.Context) error {
 	s := b.set
 	s.rebuild = b.rebuild == rebuildDue && len(s.lanes) > 0
 	if s.isEmpty() && len(s.resumes) == 0 && len(s.ended) == 0 && !s.rebuild {
-		s.first, s.period, s.urgent = time.Time{}, 0, false
+		s.due = due{}
 		return nil
 	}
 	s.filled = int64(s.Bytes()) >= b.mostBytes()
-	settings, err := b.settings.text()
-	if err != nil {
+	if err := b.addCheckpoints(s); err != nil {
 		return err
-	}
-	for i := range s.lanes {
-		l := &s.lanes[i]
-		r := &l.lane.reading
-		cp, err := r.pos.checkpoint()
-		if err != nil {
-			return err
-		}
-		if r.seq == 0 {
-			if b.rebuild == rebuildDone && l.lane.cp.Run != b.id { // emptying the tables has removed its checkpoint
-				l.lane.cp.Seq = 0
-			}
-			r.seq = l.lane.cp.Seq
-		}
-		r.seq++
-		r.inSet = 0
-		cp.Seq, cp.Settings = r.seq, settings
-		*l = setLane{lane: l.lane, cp: cp, pos: r.pos, tally: r.tally}
 	}
 	if s.rebuild {
 		b.rebuild = rebuildDone
@@ -140,6 +121,34 @@ func (b *setBuilder) handOver(flushing context.Context) error {
 	case <-flushing.Done():
 		return flushing.Err()
 	}
+}
+
+// addCheckpoints gives each lane of a set its checkpoint, with the next sequence number, and removes the lane from the
+// current set.
+func (b *setBuilder) addCheckpoints(s *set) error {
+	settings, err := b.settings.text()
+	if err != nil {
+		return err
+	}
+	for i := range s.lanes {
+		l := s.lanes[i].lane
+		r := &l.reading
+		cp, err := r.pos.checkpoint()
+		if err != nil {
+			return err
+		}
+		if r.seq == 0 {
+			if b.rebuild == rebuildDone && l.cp.Run != b.id { // emptying the tables has removed its checkpoint
+				l.cp.Seq = 0
+			}
+			r.seq = l.cp.Seq
+		}
+		r.seq++
+		r.inSet = 0
+		cp.Seq, cp.Settings = r.seq, settings
+		s.lanes[i] = setLane{lane: l, cp: cp, pos: r.pos, tally: r.tally}
+	}
+	return nil
 }
 
 // commitAll writes the current set and waits until everything folded is committed and the claims of ended lanes are

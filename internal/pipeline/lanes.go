@@ -215,13 +215,14 @@ func (l *lane) countUnfolded(lines, bytes int64) {
 	l.progress.Read(lines, bytes, false, time.Time{})
 }
 
-// countUnfoldedBlock counts the lines of a block that was not scanned. It ignores nil.
-func (l *lane) countUnfoldedBlock(b *source.Block) {
-	if b == nil {
-		return
+// countUnfoldedBlocks counts the lines of blocks that were not scanned. It ignores nil.
+func (l *lane) countUnfoldedBlocks(blocks ...*source.Block) {
+	for _, b := range blocks {
+		if b != nil {
+			n, _ := b.Lines(math.MaxInt)
+			l.countUnfolded(int64(n), max(b.Oversize, int64(len(b.Data))))
+		}
 	}
-	n, _ := b.Lines(math.MaxInt)
-	l.countUnfolded(int64(n), max(b.Oversize, int64(len(b.Data))))
 }
 
 // lost counts the lines that were read, are not in the database, and cannot be read again by this run. Lines of a spool

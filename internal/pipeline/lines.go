@@ -43,7 +43,7 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 	if at < len(e.Data) {
 		l.countUnfolded(e.count()-(r.read-before), e.size(len(e.Data))-e.size(at))
 	}
-	rd.read = rd.read || r.read > before
+	rd.begun = rd.begun || r.read > before
 	return err
 }
 

@@ -20,7 +20,7 @@ type reader struct {
 	counted map[string]int64 // see history
 	scan    *feed.Scanner    // of the elements of arrays
 
-	read   bool  // at least one line was read
+	begun  bool  // at least one line was read
 	failed error // the error that ended reading
 	torn   bool  // the current set has only a part of an array
 }
@@ -54,7 +54,7 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 	switch {
 	case flushing.Err() != nil, rd.torn:
 		return nil
-	case stopped && rd.builder.rebuild != noRebuild && !rd.read: // tables are not emptied if nothing was read
+	case stopped && rd.builder.rebuild != noRebuild && !rd.begun: // tables are not emptied if nothing was read
 		return nil
 	}
 	return rd.builder.handOver(flushing)
@@ -86,17 +86,13 @@ func (rd *reader) foldAll(flushing context.Context) error {
 // next returns the next event. A set that is due is handed over first, and if nothing arrives for a while, a set without
 // a period too; then e is nil, and the caller calls again. more is false after the last event.
 func (rd *reader) next(flushing context.Context) (e *event, more bool, err error) {
-	s, wait := rd.builder.set, livePeriod // until lines of other sources are written
-	if s.period > 0 {
-		period := s.period
-		if !s.urgent && len(rd.scans.events) > 0 { // the source is behind
-			period = max(period, catchUpPeriod)
-		}
-		left := time.Until(s.first.Add(period))
+	due, wait := &rd.builder.set.due, livePeriod // until lines of other sources are written
+	if due.period > 0 {
+		left := due.in(len(rd.scans.events) > 0)
 		if left <= 0 && len(rd.builder.free) > 0 {
 			return nil, true, rd.builder.handOver(flushing)
 		}
-		wait = min(wait, max(left, s.period/16)) // while the database is busy, the set keeps filling
+		wait = min(wait, max(left, due.period/16)) // while the database is busy, the set keeps filling
 	}
 	select {
 	case e, more = <-rd.scans.events:
@@ -110,7 +106,7 @@ func (rd *reader) next(flushing context.Context) (e *event, more bool, err error
 		return scanned(e), more, nil
 	case <-timer.C:
 	}
-	if s.period == 0 {
+	if due.period == 0 {
 		err = rd.builder.handOver(flushing)
 	}
 	return nil, true, err

@@ -88,8 +88,7 @@ func (p *scanPool) put(reading, folding context.Context, l *lane, of source.Even
 	for b, rest := (*source.Block)(nil), of.Block; rest != nil; {
 		b, rest = p.pace(reading, rest)
 		if p.limit != nil && reading.Err() != nil && l.rereadable() == byThisRun && !l.src.Waits { // a FIFO waits
-			l.countUnfoldedBlock(b)
-			l.countUnfoldedBlock(rest)
+			l.countUnfoldedBlocks(b, rest)
 			return reading.Err()
 		}
 		e := p.spare()
@@ -103,8 +102,7 @@ func (p *scanPool) put(reading, folding context.Context, l *lane, of source.Even
 		case p.events <- e:
 			p.work <- e
 		case <-folding.Done():
-			l.countUnfoldedBlock(b)
-			l.countUnfoldedBlock(rest)
+			l.countUnfoldedBlocks(b, rest)
 			return folding.Err()
 		}
 		if folded == nil {

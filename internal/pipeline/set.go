@@ -11,9 +11,7 @@ import (
 // A set is what one flush writes. It is passed from the reader to the flusher and back.
 type set struct {
 	*fold.Set
-	first   time.Time     // when the first line arrived
-	period  time.Duration // longest that it waits: the shortest period of the lanes; 0: no limit
-	urgent  bool          // it is written after period even if there is more to read; see lane.urgent
+	due     due
 	lanes   []setLane
 	ended   []*lane // claims to release when the set is committed
 	rebuild bool    // the tables are emptied first
@@ -22,6 +20,22 @@ type set struct {
 	// printed once the set is committed. The values of --resume-field are in the marks of lanes.
 	resumes     [][]byte
 	resumeBytes int
+}
+
+// due tells when a set must be written although it is not full.
+type due struct {
+	first  time.Time     // when its first line arrived
+	period time.Duration // longest that this waits: the shortest period of the lanes; 0: no limit
+	urgent bool          // it is written after period even if there is more to read; see lane.urgent
+}
+
+// in returns how long the set may still wait. behind reports that there is more to read.
+func (d *due) in(behind bool) time.Duration {
+	period := d.period
+	if behind && !d.urgent {
+		period = max(period, catchUpPeriod)
+	}
+	return time.Until(d.first.Add(period))
 }
 
 // setLane is a lane of a set, and how far it is read when the set is committed.
