@@ -214,27 +214,6 @@ func (c *catalog) watchTopics(ctx context.Context) {
 	}
 }
 
-// startOf returns the offset at which a lane without a checkpoint begins, unless the group determines it.
-func (c *catalog) startOf(ctx context.Context, l *lane) (offset int64, err error) {
-	at := c.cfg.kafka.Start
-	switch {
-	case at.Latest:
-		return l.end, nil
-	case at.Time.IsZero():
-		return l.start, nil
-	}
-	err = c.retry(ctx, func() error {
-		found, err := c.admin.ListOffsetsAfterMilli(ctx, at.Time.UnixMilli(), l.topic)
-		if err = errors.Join(err, found.Error()); err != nil {
-			return err
-		}
-		listed, _ := found.Lookup(l.topic, l.number)
-		offset = listed.Offset
-		return nil
-	})
-	return min(offset, l.end), err
-}
-
 // leaveOut moves a lane's cursor past the records that --start skips.
 func (c *catalog) leaveOut(ctx context.Context, l *lane, at *cursor) error {
 	first, ok := c.cfg.kafka.Start.Offsets[l.key()]

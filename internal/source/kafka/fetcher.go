@@ -35,7 +35,7 @@ func (s *Source) offsets() map[string]map[int32]kgo.Offset {
 
 func (s *Source) remove(l *lane) {
 	delete(s.reading, l.partition)
-	s.pending = slices.DeleteFunc(s.pending, func(some fetched) bool { return some.lane == l })
+	s.pending = slices.DeleteFunc(s.pending, func(f fetched) bool { return f.lane == l })
 }
 
 // poll polls records from the client. It waits until some arrive or polling ends, at most a second.

@@ -3,6 +3,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -159,7 +160,7 @@ func (s *Source) step(ctx context.Context) (e source.Event, err error) {
 		var cancel context.CancelFunc
 		polling, cancel = s.member.polling.context(ctx) // before answer, so a later call ends the poll
 		defer cancel()
-		if some, err := s.answer(ctx); some || err != nil {
+		if answered, err := s.answer(ctx); answered || err != nil {
 			return e, err
 		}
 	}
@@ -202,9 +203,9 @@ func (s *Source) consume() error {
 	return nil
 }
 
-// answer handles a member's calls, and the end of all lanes, which it reports as io.EOF; both come before reading. some
-// is false if there is neither.
-func (s *Source) answer(ctx context.Context) (some bool, err error) {
+// answer handles a member's calls, and the end of all lanes, which it reports as io.EOF; both come before reading.
+// answered is false if there is neither.
+func (s *Source) answer(ctx context.Context) (answered bool, err error) {
 	m := s.member
 	if c := m.opening; c != nil { // the lanes that were not begun yet are begun now
 		from := map[partition]cursor{}
@@ -333,14 +334,28 @@ func (s *Source) committed(l *lane, c source.Cursor) {
 }
 
 // startOf returns the offset at which a lane without a checkpoint begins.
-func (s *Source) startOf(ctx context.Context, l *lane) (int64, error) {
-	if s.cfg.kafka.Start.Committed {
+func (s *Source) startOf(ctx context.Context, l *lane) (offset int64, err error) {
+	_, was := s.cfg.common.Ends[l.name]
+	switch start := &s.cfg.kafka.Start; {
+	case start.Committed:
 		return s.member.committedOf(l)
+	case s.cfg.common.Ends != nil && !was: // the partition is new: read all of it
+		return l.start, nil
+	case start.Latest:
+		return l.end, nil
+	case start.Time.IsZero():
+		return l.start, nil
 	}
-	if _, was := s.cfg.common.Ends[l.name]; s.cfg.common.Ends != nil && !was {
-		return l.start, nil // the partition is new: read all of it
-	}
-	return s.catalog.startOf(ctx, l)
+	err = s.retry(ctx, func() error {
+		found, err := s.admin.ListOffsetsAfterMilli(ctx, s.cfg.kafka.Start.Time.UnixMilli(), l.topic)
+		if err = errors.Join(err, found.Error()); err != nil {
+			return err
+		}
+		listed, _ := found.Lookup(l.topic, l.number)
+		offset = listed.Offset
+		return nil
+	})
+	return min(offset, l.end), err
 }
 
 // end handles a lane that was read to its end. With a group, the partition may stay assigned to the member.
