@@ -24,8 +24,8 @@ func (h *textHandler) Enabled(_ context.Context, level slog.Level) bool {
 func (h *textHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
 func (h *textHandler) WithGroup(string) slog.Handler      { return h }
 
-// Handle writes a message. Each of its lines is a fault of its own, or a statement that
-// belongs to the one before it.
+// Handle writes a message. Each of its lines gets the prefix, unless it begins with a space and belongs to the line
+// before it.
 func (h *textHandler) Handle(_ context.Context, r slog.Record) error {
 	var b strings.Builder
 	text := r.Message
@@ -61,7 +61,7 @@ func newJSONHandler(w io.Writer, level slog.Leveler) slog.Handler {
 	}})
 }
 
-// Level is the least level of what is logged, where no other is asked for.
+// Level implements [slog.Leveler]: the lowest level that is logged.
 func (e *env) Level() slog.Level {
 	switch {
 	case e.verbose:
@@ -72,7 +72,7 @@ func (e *env) Level() slog.Level {
 	return slog.LevelInfo
 }
 
-// logAs has messages written as a run's options say.
+// logAs writes messages in the format of a run's options.
 func (e *env) logAs(o *settings.Output) {
 	if o.LogFormat == settings.JSON {
 		e.log = slog.New(newJSONHandler(e.line, e))

@@ -143,7 +143,6 @@ func (o *opener) begin(ctx, folding context.Context, e source.Event) (*lane, err
 		return nil, o.scans.put(ctx, folding, l, source.Event{Kind: source.Closing, Lane: s.name, Err: err})
 	}
 	l.first.mark = mark{Source: l.src.At, Feed: s.from.mark.Feed}
-	defer func() { l.flushed.pos = l.first }()
 	switch {
 	case l.isSpooled():
 		l.first.offset = l.src.Offset
@@ -153,6 +152,7 @@ func (o *opener) begin(ctx, folding context.Context, e source.Event) (*lane, err
 	case l.src.At != "":
 		l.first.line, l.first.offset = s.from.line, max(s.from.offset, l.src.Offset)
 	}
+	l.flushed.pos = l.first
 	if l.src.Raw != nil {
 		l.progress.Locate(l.first.offset, l.src.Raw)
 	}

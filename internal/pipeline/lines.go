@@ -191,17 +191,18 @@ func (rd *reader) foldMessage(flushing context.Context, m *message) verdict {
 	}
 	for {
 		table, err := rd.tables.foldLine(rd.builder.set, m.Line, l.name, rd.placeOf(m))
-		exists := false
-		if err != nil {
-			exists, err = rd.prepare(flushing, m, err)
+		if err == nil {
+			rd.countMessage(l)
+			return verdict{}
 		}
+		exists, err := rd.prepare(flushing, m, err)
 		bad, rejected := errors.AsType[*feed.Error](err)
 		switch {
 		case rejected:
 			return rd.rejectMessage(m, table, bad)
 		case err != nil:
 			return verdict{left: true, err: err}
-		case !exists: // it is folded, or there is nothing to remove
+		case !exists: // there is nothing to remove
 			rd.countMessage(l)
 			return verdict{}
 		}
