@@ -137,7 +137,10 @@ func (b *setBuilder) addCheckpoints(s *set) error {
 		if err != nil {
 			return err
 		}
-		if r.seq == 0 && (b.rebuild != rebuildDone || l.cp.Run == b.id) { // otherwise emptying the tables has removed its checkpoint
+		if r.seq == 0 {
+			if b.rebuild == rebuildDone && l.cp.Run != b.id { // emptying the tables has removed its checkpoint
+				l.cp.Seq = 0
+			}
 			r.seq = l.cp.Seq
 		}
 		r.seq++
