@@ -7,7 +7,6 @@ import (
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/spool"
-	"github.com/weirsync/weir/internal/status"
 )
 
 // spooled returns a source that keeps the lines of the attempt's only source on disk, if that is wanted.
@@ -21,7 +20,7 @@ func (a *attempt) spooled(src source.Source, starts []start) source.Source {
 		Folders: c.Spool, Period: cmp.Or(c.BatchPeriod, livePeriod), Pool: r.pool,
 		Job: c.Job, Source: s.name, Seq: s.cp.Seq,
 		FromStart: c.Restart.FromStart && !a.check.hasBegun(s), Repeats: c.Feed.resumes(s.kind), LastResume: r.lastResume(),
-		Log: c.Log.With("source", s.name), Gauge: r.p.SetSpool, Paused: func(why spool.Pause) { r.p.Pause(status.Cause(why)) },
+		Log: c.Log.With("source", s.name), Gauge: r.p.SetSpool, Paused: r.p.Pause,
 	})
 }
 

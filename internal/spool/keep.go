@@ -14,6 +14,7 @@ import (
 
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/status"
 )
 
 // Folders are the folders that keep a live feed's lines on disk.
@@ -42,28 +43,17 @@ type Config struct {
 
 	Log   *slog.Logger
 	Gauge func(bytes int64) // called with the number of uncommitted bytes in the spool
-	// Paused is called when reading has paused for a second, when the reason changes, and when reading resumes.
-	Paused func(Pause)
+	// Paused is called when reading has paused for a second, when the cause changes, and, with "", when reading resumes.
+	Paused func(status.Cause)
 }
-
-// A Pause is why reading is paused, as the status names it.
-type Pause string
-
-// The reasons.
-const (
-	Reading         Pause = ""                  // not paused
-	Full            Pause = "spool_full"        // the log has reached its limit
-	DiskFull        Pause = "spool_disk_full"   // the log's disk is full
-	CaptureDiskFull Pause = "capture_disk_full" // the captures' disk is full
-)
 
 // A Keeper is a source that keeps the lines of another one, which has one lane, in a log on disk. If there is a folder
 // for [Captures], committed segments are compressed into it.
 //
-// With a folder for a spool, an [intake] appends lines to the log, and Next reads them from there. Offsets are then
+// With a folder for a spool, one goroutine appends lines to the log, and Next reads them from there. Offsets are then
 // positions in the log, in which the lines of all connections and runs follow each other. Without one, Next appends
-// blocks of the other source before it returns them. In both cases a goroutine syncs the log each period, and removes
-// what is committed. Nobody waits for it.
+// blocks of the other source before it returns them. In both cases another goroutine syncs the log each period, and
+// removes what is committed. Nobody waits for it.
 type Keeper struct {
 	in   source.Source
 	c    Config
@@ -83,9 +73,15 @@ type Keeper struct {
 	captureFull atomic.Bool
 	forgetNow   chan struct{}
 	keeping     sync.WaitGroup // the goroutine of keep
-	intake      *intake        // nil without a spool
-	next        int64          // offset of the next line to read
-	conn        int            // that sent it; see [source.Block]
+
+	// With a spool:
+	filled chan struct{} // closed when everything read from the source is in the log; nil without a spool
+	resume string        // the last resume value in the log; owned by fill's goroutine, as sender is
+	sender int           // the connection that sent the last block; see [source.Block]
+	next   int64         // offset of the next line to read
+	conn   int           // that sent it
+	mu     sync.Mutex    // of asides, held briefly
+	asides []aside       // for Next
 }
 
 // Keep returns a source that keeps the lines of in. Its folders are locked when the lane is begun. Close it after the
@@ -138,8 +134,8 @@ func (k *Keeper) beginSpool(ctx context.Context, from source.Point, begin beginF
 	}
 	k.log.Gauge = k.c.Gauge
 	k.log.Commit(k.next)
-	k.intake = &intake{k: k, resume: from.Resume, done: make(chan struct{})}
-	go k.intake.fill()
+	k.resume, k.filled = from.Resume, make(chan struct{})
+	go k.fill()
 	l.Type, l.At, l.Offset = source.Spooled, k.log.cursor(k.next), k.next
 	l.Committed = func(c source.Cursor) {
 		if to := readCursor(c); to.Spool == k.log.Meta.ID {
@@ -166,7 +162,7 @@ func (k *Keeper) lastResume(resume string) (string, error) {
 
 // Next implements [source.Source].
 func (k *Keeper) Next(ctx context.Context) (source.Event, error) {
-	if k.intake != nil {
+	if k.filled != nil {
 		return k.read(ctx)
 	}
 	e, err := k.in.Next(ctx)
@@ -182,18 +178,16 @@ func (k *Keeper) Next(ctx context.Context) (source.Event, error) {
 // capture appends a block's lines to the log. If Stop is called while the disk is full, it drops the block and returns
 // io.EOF.
 func (k *Keeper) capture(ctx context.Context, e *source.Event) error {
-	waiting, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(k.stopped, cancel)()
-	err := k.append(waiting, wholeLines(e.Block))
-	if err == nil {
+	err := k.append(ctx, wholeLines(e.Block))
+	switch err {
+	case nil:
 		k.log.Commit(k.log.End()) // nothing reads them here
-	} else if errors.Is(err, context.Canceled) && ctx.Err() == nil {
+	case io.EOF:
 		if lines, _ := e.Block.Lines(len(e.Block.Data)); !k.c.Repeats {
 			k.c.Log.Warn(fmt.Sprintf("stopped while the capture's disk was full: %d lines that were read last are lost", lines))
 		}
 		e.Block.Release()
-		*e, err = source.Event{}, io.EOF
+		*e = source.Event{}
 	}
 	return err
 }
@@ -204,12 +198,12 @@ func (k *Keeper) read(ctx context.Context) (none source.Event, err error) {
 		if failed := k.failure(); failed != nil {
 			return none, failed
 		}
-		m, to := k.intake.ahead(k.next)
+		m, to := k.ahead(k.next)
 		k.conn = cmp.Or(m.conn, k.conn)
 		switch {
 		case k.stopped.Err() != nil: // what is on disk stays there for the next run
 			select {
-			case <-k.intake.done:
+			case <-k.filled:
 				return none, cmp.Or(k.failure(), io.EOF)
 			case <-ctx.Done():
 				return none, ctx.Err()
@@ -254,8 +248,8 @@ func (k *Keeper) Stop() {
 // has failed.
 func (k *Keeper) Close() error {
 	k.halt()
-	if k.intake != nil {
-		<-k.intake.done
+	if k.filled != nil {
+		<-k.filled
 		if _, committed, end := k.log.Bounds(); end > committed {
 			k.c.Log.Info(quantity.Bytes(end-committed) + " in the spool: left for the next run")
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/weirsync/weir/internal/sink/sinktest"
 	"github.com/weirsync/weir/internal/source"
+	"github.com/weirsync/weir/internal/status"
 	"github.com/weirsync/weir/internal/test/logtest"
 	"github.com/weirsync/weir/internal/test/testcheck"
 )
@@ -117,7 +118,7 @@ func startAt(t *testing.T, path string, c Config, from source.Point) *queued {
 	s := &queued{T: t, feed: newFeed(), disk: &slowDisk{}, said: make(chan string, 1000)}
 	c.Job, c.Source, c.Pool, c.Gauge, c.Period = "job", "feed", s.feed.pool, s.level.Store, time.Second
 	c.Log = logtest.To(func(text string) { s.said <- text })
-	c.Paused = func(why Pause) { s.said <- "pause " + string(why) }
+	c.Paused = func(why status.Cause) { s.said <- "pause " + string(why) }
 	opened, err := s.feed.Next(t.Context())
 	testcheck.NoError(t, err)
 	if c.Capture == "" {
