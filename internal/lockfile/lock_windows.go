@@ -2,6 +2,7 @@ package lockfile
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/windows"
@@ -74,3 +75,6 @@ func (f *File) Unlock(at int64) error {
 func overlapped(at int64) *windows.Overlapped {
 	return &windows.Overlapped{Offset: uint32(at), OffsetHigh: uint32(at >> 32)}
 }
+
+// chownLike does nothing: a new file inherits the folder's permissions.
+func chownLike(*os.File, fs.FileInfo) {}

@@ -151,17 +151,6 @@ func TestLock_Many(t *testing.T) {
 	play(t, steps...)
 }
 
-// TestLock_POSIX runs these tests with POSIX locks, which other systems use.
-func TestLock_POSIX(t *testing.T) {
-	if runtime.GOOS != "linux" {
-		t.Skip("NOT TESTED: these are the locks here anyway, or there are none")
-	}
-	out, err := exec.Command("go", "test", "-tags=posixlocks", "-count=1", "-run=TestLock_TwoJobs|TestLock_Shared|TestLock_Many|TestOpenLike", ".").CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-}
-
 // TestOpenLike: everybody who may write the model can lock the file, even if root created it.
 func TestOpenLike(t *testing.T) {
 	if runtime.GOOS == "windows" {

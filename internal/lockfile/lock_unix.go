@@ -1,4 +1,4 @@
-//go:build unix && (!linux || posixlocks)
+//go:build unix
 
 package lockfile
 
@@ -135,4 +135,11 @@ func (f *File) Close() (err error) {
 		files = slices.DeleteFunc(files, func(o *shared) bool { return o == s })
 	}
 	return err
+}
+
+// chownLike gives a file the owner of another, if the process is root.
+func chownLike(f *os.File, like fs.FileInfo) {
+	if id, ok := like.Sys().(*syscall.Stat_t); ok && os.Geteuid() == 0 {
+		_ = f.Chown(int(id.Uid), int(id.Gid)) // not required by this run
+	}
 }

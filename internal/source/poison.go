@@ -1,4 +1,4 @@
-//go:build !race && !invariants
+//go:build !race
 
 package source
 
