@@ -20,41 +20,28 @@ func (f *Folder) Warm(b *Batch, lines []feed.Line, at int) {
 	if at%warmLines != 0 || len(f.now.keys) != 1 || len(b.rows.all) == 0 || b.arena.bytes() < inCache {
 		return
 	}
-	var rows [warmLines]*Row
+	var likely [warmLines]*Row
+	rows := likely[:0]
 	lines = lines[at:min(at+warmLines, len(lines))]
 	for i := range lines {
 		if k := f.keyOf(&lines[i]); k != nil {
-			rows[i] = b.rows.likely(maphash.Bytes(seed, k))
-		}
-	}
-	sum := 0
-	for _, r := range rows {
-		if r != nil && len(r.cells) > 0 {
-			sum += int(r.cells[0]) + int(r.cells[len(r.cells)-1])
-		}
-		if r != nil && len(r.Key) > 0 { // an empty text is a key too
-			sum += int(r.Key[0])
-		}
-	}
-	for i, r := range rows {
-		if r == nil {
-			continue
-		}
-		for _, fd := range lines[i].Fields {
-			if c := f.cellOf(r, &fd); c != 0 {
-				sum += int(*b.arena.at(c))
+			if r := b.rows.likely(maphash.Bytes(seed, k)); r != nil {
+				rows = append(rows, r)
 			}
 		}
 	}
-	b.warmed = sum
+	b.Warm(rows)
 }
 
-// Warm reads the memory that [Batch.Value] will touch for some rows into the CPU's cache, as [Folder.Warm] does.
+// Warm reads the keys and values of some rows into the CPU's cache, as [Folder.Warm] does.
 func (b *Batch) Warm(rows []*Row) {
 	sum := 0
 	for _, r := range rows {
 		if n := len(r.cells); n > 0 {
 			sum += int(r.cells[0]) + int(r.cells[n-1])
+		}
+		if len(r.Key) > 0 { // an empty text is a key too
+			sum += int(r.Key[0])
 		}
 	}
 	for _, r := range rows {
@@ -75,15 +62,4 @@ func (f *Folder) keyOf(l *feed.Line) []byte {
 	}
 	v := l.Fields[key].Value
 	return v[1 : len(v)-1]
-}
-
-// cellOf returns the address of the value that a row has for a field; 0 means none.
-func (f *Folder) cellOf(r *Row, fd *feed.Field) ref {
-	if uint(fd.Name) >= uint(len(f.fields.byNumber)) || f.fields.byNumber[fd.Name] < 0 {
-		return 0
-	}
-	if c := f.fields.all[f.fields.byNumber[fd.Name]].col; uint(c) < uint(len(r.cells)) {
-		return r.cells[c]
-	}
-	return 0
 }
