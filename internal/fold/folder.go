@@ -87,11 +87,6 @@ func NewFolder(names *feed.Names, t schema.Table, o Options) *Folder {
 	return f
 }
 
-// setsNull reports whether null sets NULL in a column.
-func (f *Folder) setsNull(col int32) bool {
-	return f.opt.Null != KeepNull && f.table.Columns[col].Merge != merge.First
-}
-
 // MayReject reports whether only the database can tell if a table accepts a row. Messages for the table are then
 // kept.
 func MayReject(t *schema.Table, o *Options) bool {
@@ -221,7 +216,7 @@ func (f *Folder) read(c *Change) {
 		case fd.col < 0 && !fd.hasColumn:
 			fd.ignored++
 		case fd.col < 0: // a column that only the database writes, as a notice said
-		case fd.key < 0 && (fields[i].Kind != feed.Null || f.setsNull(fd.col)):
+		case fd.key < 0 && (fields[i].Kind != feed.Null || f.opt.Null != KeepNull && f.table.Columns[fd.col].Merge != merge.First):
 			values = append(values, cell{fd.col, int32(i)})
 		}
 	}

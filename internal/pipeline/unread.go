@@ -30,11 +30,8 @@ func (u *unreadFiles) noteUnread(s *start, err error) error {
 
 // err returns the error that the run ends with.
 func (u *unreadFiles) err() error {
-	switch u.count {
-	case 0:
+	if u.count == 0 {
 		return nil
-	case 1:
-		return fmt.Errorf("a file was not read to its end: %w", u.first)
 	}
-	return fmt.Errorf("%d files were not read to their ends; the first: %w", u.count, u.first)
+	return fmt.Errorf("files that were not read to their ends: %d; the first: %w", u.count, u.first)
 }

@@ -148,7 +148,8 @@ func (b *builder) kafka() (k kafka.Options) {
 		}
 		k.Fields = append(k.Fields, f)
 	}
-	if b.needsRecordKeys() {
+	m := b.plan.Mapping
+	if m.Envelope != nil && m.Envelope.RecordKeys && slices.ContainsFunc(m.Tables, func(t mapping.Table) bool { return t.KeyByDefault }) {
 		k.Fields = append(k.Fields, kafka.RecordField{Of: "key", Name: envelope.RecordKey, Null: true})
 	}
 	k.Tombstones = b.tombstones()
@@ -159,12 +160,6 @@ func (b *builder) kafka() (k kafka.Options) {
 		}
 	}
 	return k
-}
-
-// needsRecordKeys reports whether record keys may name the keys of tables.
-func (b *builder) needsRecordKeys() bool {
-	m := b.plan.Mapping
-	return m.Envelope != nil && m.Envelope.RecordKeys && slices.ContainsFunc(m.Tables, func(t mapping.Table) bool { return t.KeyByDefault })
 }
 
 // tombstones returns what happens to records without a value.

@@ -270,10 +270,6 @@ func (m *member) allCommitted(ctx context.Context, lanes []string) (bool, error)
 	return true, nil
 }
 
-// hopeless are the errors of a group that retrying does not fix.
-var hopeless = []error{kerr.GroupAuthorizationFailed, kerr.TopicAuthorizationFailed, kerr.InvalidGroupID, kerr.InconsistentGroupProtocol,
-	kerr.UnsupportedAssignor, kerr.GroupMaxSizeReached, kerr.UnsupportedVersion}
-
 // isNameTaken reports that another member has this one's static ID. In a classic group, the member that joins last gets
 // it. In the consumer protocol, the first keeps it until it leaves or its session expires.
 func isNameTaken(err error) bool {
@@ -282,5 +278,7 @@ func isNameTaken(err error) bool {
 
 // isHopeless reports whether an error makes it useless to join again.
 func isHopeless(err error) bool {
+	hopeless := []error{kerr.GroupAuthorizationFailed, kerr.TopicAuthorizationFailed, kerr.InvalidGroupID, kerr.InconsistentGroupProtocol,
+		kerr.UnsupportedAssignor, kerr.GroupMaxSizeReached, kerr.UnsupportedVersion}
 	return slices.ContainsFunc(hopeless, func(of error) bool { return errors.Is(err, of) })
 }

@@ -47,7 +47,8 @@ type dialer struct {
 func (d *dialer) connect(ctx context.Context) (err error) {
 	network, addr, _ := strings.Cut(d.name, "://")
 	raw, err := d.dial(ctx, "tcp", addr)
-	conn, fatal := raw, d.conns == 0 && isUnknownHost(err)
+	lookup, failed := errors.AsType[*net.DNSError](err)
+	conn, fatal := raw, failed && lookup.IsNotFound && d.conns == 0
 	if err == nil && network == tlsScheme {
 		conn, err = handshake(ctx, raw, addr, d.opts.TLS)
 		fatal = err != nil && (tcp.IsRefusal(err) || !isNetwork(err))
@@ -151,16 +152,6 @@ type fatalError struct{ error }
 
 func (e *fatalError) Unwrap() error { return e.error }
 
-func isFatal(err error) bool {
-	var fatal *fatalError
-	return errors.As(err, &fatal) || errors.As(err, new(*lines.ForeignError))
-}
-
-func isUnknownHost(err error) bool {
-	var dns *net.DNSError
-	return errors.As(err, &dns) && dns.IsNotFound
-}
-
 func (s *Stream) produceDialed() error {
 	disconnectedSince := time.Now() // moved forward by the time spent connected
 	waits, attempt := backoff.Backoff{Min: minRedial, Max: maxRedial}, 0
@@ -202,7 +193,8 @@ func (s *Stream) produceDialed() error {
 			what = s.reader.Torn()
 			err = fmt.Errorf("%s: the feed ended%s", s.Name, what)
 		}
-		mayBeReplaced := worked && errors.As(err, new(*fatalError)) && time.Since(disconnectedSince) < backoff.Replacement
+		isFatal := errors.As(err, new(*fatalError))
+		mayBeReplaced := worked && isFatal && time.Since(disconnectedSince) < backoff.Replacement
 		switch {
 		case s.Ctx.Err() != nil:
 			return s.Ctx.Err()
@@ -211,7 +203,7 @@ func (s *Stream) produceDialed() error {
 				s.opts.Log.Warn(err.Error())
 			}
 			return io.EOF
-		case limit == 0 || isFatal(err) && !mayBeReplaced:
+		case limit == 0 || isFatal && !mayBeReplaced || errors.As(err, new(*lines.ForeignError)):
 			return err
 		}
 		wait, ok := waits.Next(limit - time.Since(disconnectedSince))
