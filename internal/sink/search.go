@@ -42,11 +42,10 @@ type Searching struct {
 // Search writes a flush whose rows the database rejects, and returns the messages at fault. batches are f's, as the
 // driver writes them, and rows their rows.
 //
-// It writes the messages in feed order, in pieces that are halved at each rejection. A message that is rejected alone is
-// a reject, unless it waits for another, or messages before it wait, which it may need: then it is set aside, and with it
-// all later messages of its rows. What was set aside is retried, first together, then in pieces, as long as that helps.
-// So the first message in the feed gets a unique value, messages may need others, and all rows of a message are written,
-// or none.
+// It writes the messages in feed order, in pieces that are halved at each rejection. A message that is rejected alone
+// is a reject, unless it waits for another: then it is set aside, and with it all later messages of its rows. What was
+// set aside is retried, first together, then in pieces, as long as that helps. So the first message in the feed gets a
+// unique value, messages may need later ones, and all rows of a message are written, or none.
 func Search(f *Flush, batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) ([]fold.Reject, error) {
 	if slices.ContainsFunc(batches, func(b *fold.Batch) bool { return b.Rows() > 0 && !b.Table.HasConstraints }) {
 		return nil, writeUnlogged(batches, rows, w)
@@ -102,7 +101,7 @@ func (s *search) pass(todo []fold.Message, size int) (aside []fold.Message, err 
 			continue
 		default:
 			p.rejected(n)
-			if (refused.Waits || len(s.waiting) > 0) && !s.final {
+			if refused.Waits && !s.final {
 				s.wait(piece[0])
 				waits = some
 			} else {

@@ -45,7 +45,7 @@ func (a *attempt) cause(err error) cause {
 		return errOther
 	case errors.As(err, &found) && found == errFenced, errors.As(err, new(rebuildError)):
 		return errFenced
-	case a.moved < maxMoved && (found == errMoved || isStale(e) || isDeadlock(e) || a.isTaken(e)):
+	case a.moved < maxMoved && (found == errMoved || isStale(e) || e != nil && e.Code == deadlockDetected && !isRaised(e) || a.isTaken(e)):
 		return errMoved
 	case !a.piecewise && len(slices.Concat(a.rows...)) > 0 && (isRefusal(e) || isTimeout(err)):
 		return errRows // fewer may fit into the server's time limit
@@ -75,11 +75,6 @@ func (a *attempt) isTaken(e *pgconn.PgError) bool {
 	}
 	keys := st.part.after.keyIndexes
 	return st.tally == counted && e.Where == "" && (keys == nil || slices.Contains(keys, e.SchemaName+"."+e.ConstraintName))
-}
-
-// isDeadlock reports whether the server ended a deadlock with an error.
-func isDeadlock(e *pgconn.PgError) bool {
-	return e != nil && e.Code == deadlockDetected && !isRaised(e)
 }
 
 // reread rereads the tables of a flush, and whether weir's own exist. grown reports whether one has more columns.

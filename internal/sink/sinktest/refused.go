@@ -1,18 +1,14 @@
 package sinktest
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/weirsync/weir/internal/feed"
 	"github.com/weirsync/weir/internal/sink"
-	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
 // refusedTests: a violation that only the database can detect rejects the messages of a row one by one, in order, and
@@ -85,6 +81,15 @@ var refusedTests = []test{
 		}
 		Expect(t, db, "SELECT count(*), (SELECT count(*) FROM weir_rejects) FROM t", "250|250")
 	}},
+	{"TheRowThatIsMissingComesAfterABadMessageOfIt", func(t *testing.T, db Database) {
+		theirs(t, db, "CREATE TABLE t (id INTEGER PRIMARY KEY, peer INTEGER REFERENCES t (id), n INTEGER CHECK (n >= 0))")
+		r := Begin(t, db)
+		res := r.Flush(`{"id":1,"peer":5}`, `{"id":5,"n":-1}`, `{"id":5,"n":1}`, `{"id":6,"n":-1}`)
+		if len(res.Refused) != 2 || res.Refused[0].Line != 2 || res.Refused[1].Line != 4 {
+			t.Errorf("rejected %v", res.Refused)
+		}
+		Expect(t, db, "SELECT id, peer, n FROM t ORDER BY id", "1|5|NULL", "5|NULL|1")
+	}},
 	{"ForeignKeysInACircle", func(t *testing.T, db Database) {
 		// Rows that need only each other are accepted together, whatever else is rejected.
 		for _, bad := range []string{"", `{"id":4,"c":500}`, `{"id":4,"peer":99}`} {
@@ -104,80 +109,6 @@ var refusedTests = []test{
 				r.End()
 				db.Exec(t, "DROP TABLE t")
 			}
-		}
-	}},
-	{"AsOneByOne", func(t *testing.T, db Database) {
-		// A message that the table accepts when messages come one by one is accepted in a batch, too, whatever waits for
-		// what. Each gate is wanted by one row at most.
-		for seed := range uint64(testcheck.Rounds(4, 100)) {
-			rnd := rand.New(rand.NewPCG(seed, 6))
-			lines := make([]string, 20)
-			for i := range lines {
-				id := rnd.IntN(9)
-				message := map[string]int{"id": id, "gate": 100 + id}
-				switch {
-				case i < 6:
-					id, message = i, map[string]int{"id": i, "gate": i}
-				case rnd.IntN(2) == 0:
-					message["gate"] = (id + 1) % 9
-				case rnd.IntN(2) == 0:
-					delete(message, "gate")
-				}
-				if i >= 6 && rnd.IntN(2) == 0 {
-					message["peer"] = rnd.IntN(12)
-				}
-				if i >= 6 && rnd.IntN(3) == 0 {
-					message["n"] = rnd.IntN(4) - 1
-				}
-				text, err := json.Marshal(message)
-				testcheck.NoError(t, err)
-				lines[i] = string(text)
-			}
-			write := func(name string, n int) (rejected []int64) {
-				theirs(t, db, fmt.Sprintf("CREATE TABLE %s (id INTEGER PRIMARY KEY, peer INTEGER REFERENCES %[1]s, gate INTEGER UNIQUE, n INTEGER CHECK (n >= 0))", name))
-				r := BeginTable(t, db, name, "id")
-				defer r.End()
-				r.Flush(lines[:6]...)
-				for piece := range slices.Chunk(lines[6:], n) {
-					for _, f := range r.Flush(piece...).Refused {
-						rejected = append(rejected, f.Line)
-					}
-				}
-				return rejected
-			}
-			alone, together := write(fmt.Sprintf("alone%d", seed), 1), write(fmt.Sprintf("together%d", seed), len(lines))
-			for _, line := range together {
-				if !slices.Contains(alone, line) {
-					t.Errorf("seed %d: line %d is rejected, with %v; one by one: %v\n%s", seed, line, together, alone, strings.Join(lines, "\n"))
-					break
-				}
-			}
-			rows := map[int]map[string]int{}
-			for i, line := range lines {
-				var message map[string]int
-				testcheck.NoError(t, json.Unmarshal([]byte(line), &message))
-				if slices.Contains(together, int64(i+1)) {
-					continue
-				}
-				if row := rows[message["id"]]; row != nil {
-					maps.Copy(row, message)
-				} else {
-					rows[message["id"]] = message
-				}
-			}
-			var want []string
-			for _, id := range slices.Sorted(maps.Keys(rows)) {
-				cells := []string{}
-				for _, column := range []string{"id", "peer", "gate", "n"} {
-					if v, ok := rows[id][column]; ok {
-						cells = append(cells, fmt.Sprint(v))
-					} else {
-						cells = append(cells, "NULL")
-					}
-				}
-				want = append(want, strings.Join(cells, "|"))
-			}
-			Expect(t, db, fmt.Sprintf("SELECT id, peer, gate, n FROM together%d ORDER BY id", seed), want...)
 		}
 	}},
 }

@@ -152,10 +152,11 @@ func (t *follower) over() (bool, error) {
 		t.truncated = true
 		return true, nil
 	}
-	known := len(t.next)
-	if err = t.openNext(); errors.Is(err, fs.ErrPermission) { // its owner and mode may be set only now
-		_ = backoff.Sleep(t.ctx, t.poll)
-		err = t.openNext()
+	known, began := len(t.next), time.Now()
+	for err = t.openNext(); errors.Is(err, fs.ErrPermission) && time.Since(began) < t.rotateWait; err = t.openNext() {
+		if err := backoff.Sleep(t.ctx, t.poll); err != nil { // its owner and mode may be set only now
+			return false, err
+		}
 	}
 	switch {
 	case len(t.next) == 0:
