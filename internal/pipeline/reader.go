@@ -46,7 +46,7 @@ func (rd *reader) fill(reading, flushing context.Context) error {
 	rd.builder.set = <-rd.builder.free
 	defer rd.p.Step(false)
 	rd.failed = rd.foldAll(flushing)
-	stopped := reading.Err() != nil // by a signal, or because the flusher has failed
+	stopped := reading.Err() != nil || flushing.Err() != nil // by a signal, or because the flusher has failed
 	if stopped && errors.Is(rd.failed, context.Canceled) {
 		rd.failed = nil
 	}
