@@ -93,30 +93,30 @@ func (m *Mapping) Fingerprint() map[string]string {
 
 // Fingerprint returns, by key of the config file, short texts for the settings that make rows of the table. It does
 // not include the SQL that runs when the table is created.
-func (p *TablePlan) Fingerprint() map[string]string {
-	t := p.spec
-	of := *t
+func (t *TablePlan) Fingerprint() map[string]string {
+	spec := t.spec
+	of := *spec
 	of.OnCreate, of.Key = nil, nil
-	of.Columns = slices.SortedFunc(slices.Values(t.Columns), func(a, b Column) int { return strings.Compare(a.Name, b.Name) })
+	of.Columns = slices.SortedFunc(slices.Values(spec.Columns), func(a, b Column) int { return strings.Compare(a.Name, b.Name) })
 	of.Columns = slices.DeleteFunc(of.Columns, func(c Column) bool { // a key has its columns, whether they are listed or not
-		return slices.Contains(t.Key, c.Name) && fingerprint(c.From) == fingerprint([]Source{{From: paths.FieldPath(c.Name)}})
+		return slices.Contains(spec.Key, c.Name) && fingerprint(c.From) == fingerprint([]Source{{From: paths.FieldPath(c.Name)}})
 	})
-	if t.Type.Kind == cast.Auto {
+	if spec.Type.Kind == cast.Auto {
 		of.Type = cast.Type{}
 	}
 	f := fingerprints(&of)
-	if t.DeleteWhen != nil {
-		f["delete_when"] = t.DeleteWhen.String() + " " + f["delete_when"]
+	if spec.DeleteWhen != nil {
+		f["delete_when"] = spec.DeleteWhen.String() + " " + f["delete_when"]
 	}
 	var functions []string
-	for _, column := range slices.Sorted(maps.Keys(t.Merge)) {
-		functions = append(functions, column+"="+t.Merge[column].String())
+	for _, column := range slices.Sorted(maps.Keys(spec.Merge)) {
+		functions = append(functions, column+"="+spec.Merge[column].String())
 	}
 	if functions != nil {
 		f["merge"] = strings.Join(functions, ",")
 	}
-	if f["key"] = NoKey; len(p.key) > 0 {
-		f["key"] = strings.Join(slices.Sorted(slices.Values(p.StoredKey())), ",")
+	if f["key"] = NoKey; len(t.key) > 0 {
+		f["key"] = strings.Join(slices.Sorted(slices.Values(t.StoredKey())), ",")
 	}
 	return f
 }
