@@ -33,9 +33,9 @@ func (f *Folder) checkKey(fields []feed.Field) error {
 		name := f.opt.Key[part]
 		if at < 0 {
 			if f.table.Columns[f.table.Key[part]].GeneratesNumbers() {
-				return feed.Errorf(feed.BadKey, "the key field %q is missing, and the database generates it: --key names a unique column that messages have; --key none, or key: none in a config file, inserts each message as a row", name)
+				return feed.Errorf(feed.BadKey, "the key field %q is missing, and the database generates it: name a unique column that messages have with --key or in a config file; the key none inserts each message as a row", name)
 			}
-			return feed.Errorf(feed.BadKey, "the key field %q is missing: --key names another", name)
+			return feed.Errorf(feed.BadKey, "the key field %q is missing: name another with --key or in a config file", name)
 		}
 		if kind := fields[at].Kind; kind == feed.Null || kind == feed.JSON {
 			return feed.Errorf(feed.BadKey, "the key field %q is %s", name, kind)

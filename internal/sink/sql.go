@@ -81,7 +81,7 @@ func MayCreate(want *schema.Table) error {
 
 // KeyColumnError returns the error for a column that cannot be part of a key; is says why.
 func KeyColumnError(t *schema.Table, c *schema.Column, is string) error {
-	return fmt.Errorf("the key column %q of table %q %s; choose another --key", c.Name, t.Name, is)
+	return fmt.Errorf("the key column %q of table %q %s; choose another key", c.Name, t.Name, is)
 }
 
 // ReferredBy returns the error for a column whose type cannot change because another table, which the run does not

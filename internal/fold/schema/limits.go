@@ -76,9 +76,9 @@ func (l *Limits) FindKey(t *Table, fields, primary []string) ([]int, error) {
 	for i, k := range fields {
 		if found[i] = l.Find(t, k, i); found[i] < 0 {
 			if primary != nil {
-				return nil, fmt.Errorf("table %q has no column %q for the key: --key %s is its primary key", t.Name, k, strings.Join(primary, ","))
+				return nil, fmt.Errorf("table %q has no column %q for the key: its primary key is %s, which you name with --key or in a config file", t.Name, k, strings.Join(primary, ","))
 			}
-			return nil, fmt.Errorf("table %q has no column %q for the key: name its key with --key", t.Name, k)
+			return nil, fmt.Errorf("table %q has no column %q for the key: name its key with --key or in a config file", t.Name, k)
 		}
 	}
 	return found, nil
