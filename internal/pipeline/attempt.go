@@ -93,7 +93,7 @@ func (a *attempt) open(ctx context.Context) (src source.Source, starts []start, 
 	}
 	a.known = len(names)
 	names = slices.DeleteFunc(names, a.history.fences.isLost)
-	if starts, err = a.admitAll(ctx, names); err != nil {
+	if starts, err = a.findStarts(ctx, names); err != nil {
 		return src, nil, err
 	}
 	for i := range starts {

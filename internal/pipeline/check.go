@@ -46,7 +46,7 @@ func Check(ctx context.Context, c Config, caps sink.Caps, read sink.ReadTables, 
 		found(strings.Join(c.Sources, ", "), "", err)
 		return
 	}
-	starts, err := a.admitAll(ctx, names)
+	starts, err := a.findStarts(ctx, names)
 	if err != nil {
 		found("checkpoint", "", err)
 	}

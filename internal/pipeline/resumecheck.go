@@ -32,9 +32,9 @@ type resumeCheck struct {
 	settings settings             // the run's settings
 }
 
-// admitAll reads the checkpoints of the lanes and returns where each lane continues. It returns an error, before
+// findStarts reads the checkpoints of the lanes and returns where each lane continues. It returns an error, before
 // anything is written, if the run must not continue from one of them.
-func (a *attempt) admitAll(ctx context.Context, lanes []string) ([]start, error) {
+func (a *attempt) findStarts(ctx context.Context, lanes []string) ([]start, error) {
 	starts := make([]start, 0, len(lanes))
 	var names []string
 	for _, name := range lanes {
