@@ -42,8 +42,8 @@ import (
 //	produce [-from FILE] [-at TIME] [-h NAME=TEXT]… [-codec NAME] [-times N] [-batches N] [-pad N | -noise N] TOPIC/PARTITION TEXT…
 //	                                  append records: VALUE, KEY|VALUE, or KEY| without a value; N times per batch,
 //	                                  N batches; %d is the number, %s are N equal (-pad) or random (-noise) bytes
-//	transaction TOPIC commit|abort|open TEXT…
-//	                                  append records in the open transaction, or a new one, and end it
+//	transaction TOPIC[:PRODUCER] commit|abort|open TEXT…
+//	                                  append records in the producer's open transaction, or a new one, and end it
 //	settled TOPIC OFFSET              wait until all transactions up to OFFSET have ended
 //	trim TOPIC/PARTITION OFFSET       remove the records before OFFSET
 //	broker up|down                    stop the broker, start it again
@@ -88,12 +88,12 @@ func TestScripts_Kafka(t *testing.T) {
 type kafka struct {
 	startKafka testkafka.Starter
 	*topic
-	producer *kgo.Client        // for transactions
-	open     bool               // a transaction is open
-	asks     atomic.Int64       // fetches that unled has answered
-	members  map[string]string  // member IDs by run name
-	joining  atomic.Int64       // requests to join a group, since joins
-	secured  *testkafka.Cluster // of the command secure
+	producers map[string]*kgo.Client // for transactions, by name
+	open      map[string]bool        // whose transaction is open
+	asks      atomic.Int64           // fetches that unled has answered
+	members   map[string]string      // member IDs by run name
+	joining   atomic.Int64           // requests to join a group, since joins
+	secured   *testkafka.Cluster     // of the command secure
 }
 
 func init() {
@@ -140,7 +140,7 @@ func place(ts *testscript.TestScript, text string) (topic string, partition int3
 func startKafka(s *script, ts *testscript.TestScript, args []string) {
 	partitions := number(ts, args[0])
 	s.topic = newTopic(s.startKafka(s, int32(partitions), args[1:]...), partitions)
-	s.members = map[string]string{}
+	s.members, s.producers, s.open = map[string]string{}, map[string]*kgo.Client{}, map[string]bool{}
 	ts.Setenv("BROKER", s.c.Addr())
 	ts.Setenv("KAFKA", "kafka://"+s.c.Addr())
 	ts.Setenv("CLUSTER", s.c.ID())
@@ -218,17 +218,18 @@ func produce(s *script, ts *testscript.TestScript, args []string) {
 }
 
 func transaction(s *script, ts *testscript.TestScript, args []string) {
-	if s.producer == nil {
-		s.producer = s.c.Client(kgo.TransactionalID("x"))
+	topic, by, _ := strings.Cut(args[0], ":")
+	if s.producers[by] == nil {
+		s.producers[by] = s.c.Client(kgo.TransactionalID("x" + by))
 	}
-	if !s.open {
-		ts.Check(s.producer.BeginTransaction())
+	if !s.open[by] {
+		ts.Check(s.producers[by].BeginTransaction())
 	}
 	for _, text := range args[2:] {
-		s.c.Send(s.producer, &kgo.Record{Topic: args[0], Value: []byte(text)})
+		s.c.Send(s.producers[by], &kgo.Record{Topic: topic, Value: []byte(text)})
 	}
-	if s.open = args[1] == "open"; !s.open {
-		ts.Check(s.producer.EndTransaction(s.Context(), kgo.TransactionEndTry(args[1] == "commit")))
+	if s.open[by] = args[1] == "open"; !s.open[by] {
+		ts.Check(s.producers[by].EndTransaction(s.Context(), kgo.TransactionEndTry(args[1] == "commit")))
 	}
 }
 

@@ -155,14 +155,17 @@ func (k *Keeper) tryAppend(lines []byte) (status.Cause, error) {
 	full := k.c.Dir != "" && end > begin && end-begin+int64(len(lines)) > k.c.Max
 	var err error
 	if !full {
-		err = k.log.Append(lines)
-	} else if committed == end { // then the last segment can be removed, too
-		_, err = k.log.rotate()
+		if err = k.log.Append(lines); !IsFull(err) {
+			return "", err
+		}
+	}
+	if k.c.Dir != "" && committed == end { // then the last segment can be removed, too
+		if _, err = k.log.rotate(); err != nil && !IsFull(err) {
+			return "", err
+		}
 		signal(k.forgetNow)
 	}
 	switch {
-	case err != nil && !IsFull(err), err == nil && !full:
-		return "", err
 	case k.c.Dir == "", full && k.captureFull.Load():
 		return status.CaptureDiskFull, nil
 	case full && err == nil:

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -66,11 +67,12 @@ func (f *feed) block(lines string) *source.Block {
 	return b
 }
 
-// slowDisk is a folder whose files are synced when the test allows it, or whose syncs fail.
+// slowDisk is a folder whose files are synced when the test allows it, or whose syncs fail, or which has little room.
 type slowDisk struct {
 	FS
 	may  atomic.Pointer[chan struct{}] // nil: at once
 	fail atomic.Bool
+	room atomic.Int64 // bytes; 0: enough
 }
 
 type slowFile struct {
@@ -93,6 +95,23 @@ func (f slowFile) Sync() error {
 		return errSync
 	}
 	return f.File.Sync()
+}
+
+func (f slowFile) WriteAt(p []byte, at int64) (int, error) {
+	used, folder := int64(len(p)), string(f.d.FS.(Folder))
+	if files, err := os.ReadDir(folder); err != nil {
+		return 0, err
+	} else {
+		for _, file := range files {
+			if info, err := file.Info(); err == nil {
+				used += info.Size()
+			}
+		}
+	}
+	if room := f.d.room.Load(); room > 0 && used > room {
+		return 0, syscall.ENOSPC
+	}
+	return f.File.WriteAt(p, at)
 }
 
 // queued is a spool or a capture that runs.
@@ -149,7 +168,9 @@ func (s *queued) send(lines string) *source.Block {
 // want reads a block of a connection.
 func (s *queued) want(lines string, conn int) *source.Block {
 	s.Helper()
-	e, err := s.Next(s.Context())
+	ctx, cancel := context.WithTimeout(s.Context(), time.Hour)
+	defer cancel()
+	e, err := s.Next(ctx)
 	if err != nil || e.Kind != source.Data {
 		s.Fatal(e, err)
 	}
@@ -229,32 +250,35 @@ func TestSpool_SlowSyncStopsNobody(t *testing.T) {
 	})
 }
 
-// TestSpool_CommitMakesRoomAtOnce: a commit of everything makes room.
+// TestSpool_CommitMakesRoomAtOnce: a commit of everything makes room, in a spool that has its limit and on a full disk.
 func TestSpool_CommitMakesRoomAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		line := strings.Repeat("x", 999) + "\n"
-		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 2500}})
-		go s.send(line)
-		s.want(line, 1)
-		go s.send(line)
-		last := s.want(line, 1)
-		s.send(line) // there is no room for it
-		close(s.feed.blocks)
-		begun := time.Now()
-		time.Sleep(10 * time.Second)
-		if w := <-s.said; !strings.Contains(w, "pause spool_full") || len(s.said) > 0 {
-			t.Error(w)
-		}
-		s.committed(last.CursorAfter(len(line)))
-		s.want(line, 1)
-		if took := time.Since(begun); took != 10*time.Second {
-			t.Errorf("after the commit it took %v", took-10*time.Second)
-		}
-		if w := <-s.said; w != "pause " {
-			t.Error(w)
-		}
-		s.end()
-	})
+	for why, limits := range map[status.Cause]struct{ most, room int64 }{status.SpoolFull: {2500, 0}, status.SpoolDiskFull: {1 << 20, 2500}} {
+		synctest.Test(t, func(t *testing.T) {
+			line := strings.Repeat("x", 999) + "\n"
+			s := start(t, t.TempDir(), Config{Folders: Folders{Max: limits.most}})
+			s.disk.room.Store(limits.room)
+			go s.send(line)
+			s.want(line, 1)
+			go s.send(line)
+			last := s.want(line, 1)
+			s.send(line) // there is no room for it
+			close(s.feed.blocks)
+			begun := time.Now()
+			time.Sleep(10 * time.Second)
+			if w := <-s.said; w != "pause "+string(why) || len(s.said) > 0 {
+				t.Error(w)
+			}
+			s.committed(last.CursorAfter(len(line)))
+			s.want(line, 1)
+			if took := time.Since(begun); took != 10*time.Second {
+				t.Errorf("after the commit it took %v", took-10*time.Second)
+			}
+			if w := <-s.said; w != "pause " {
+				t.Error(w)
+			}
+			s.end()
+		})
+	}
 }
 
 // TestSpool_End: the source's end comes after all lines and after the last sync, whose error is not lost.

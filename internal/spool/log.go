@@ -199,11 +199,7 @@ func (l *Log) rotate() (*segment, error) {
 		}
 	}
 	s := &segment{base: l.end, began: time.Now()}
-	err := s.open(l.fs, false)
-	if err == nil {
-		err = errors.Join(s.writeSum(-1, 0, 0), l.fs.Sync())
-	}
-	if err != nil { // retried repeatedly on a full disk
+	if err := errors.Join(s.open(l.fs, false), l.fs.Sync()); err != nil { // retried repeatedly on a full disk
 		_ = s.remove(l.fs) // Open does it if this cannot
 		return nil, err
 	}

@@ -637,7 +637,7 @@ func TestCompatibility(t *testing.T) {
 }
 
 // TestLog_FullDisk: what a full disk left of a run of lines does not get in the way of the next run, in the same
-// segment or, if that is old, in a new one. Failed tries leave no files.
+// segment or, if that is old, in a new one. Failed tries leave one empty segment.
 func TestLog_FullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const age = time.Hour
@@ -662,7 +662,7 @@ func TestLog_FullDisk(t *testing.T) {
 			add(true, "two two two\n")
 			time.Sleep(age)
 		}
-		if len(d.now) > files+1 {
+		if len(d.now) > files+2 {
 			t.Errorf("the folder has %q", slices.Sorted(maps.Keys(d.now)))
 		}
 		add(false, "two two two\n")

@@ -35,13 +35,14 @@ func (t *texter) fill(l *lane, records []*kgo.Record, pool *source.Pool) (b *sou
 	b = pool.Block()
 	buf, was := b.Buf[:0], l.at
 	b.Records = make([]source.Record, 0, min(len(records), 1024))
-	epoch := records[0].LeaderEpoch
 	for _, r := range records {
-		if r.LeaderEpoch != epoch && taken > 0 {
+		if r.LeaderEpoch != records[0].LeaderEpoch {
 			break
 		}
-		// Already read, in a partly read batch; or past the end.
-		if r.Offset < l.at.Offset || l.until >= 0 && r.Offset >= l.until {
+		if l.until >= 0 && r.Offset >= l.until { // the last records before the end may be aborted, or compacted away
+			l.at.Offset = l.until
+		}
+		if r.Offset < l.at.Offset || l.isAtEnd() { // already read, in a partly read batch; or past the end
 			taken++
 			continue
 		}
