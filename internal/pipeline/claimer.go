@@ -69,10 +69,10 @@ func (c *claimer) claimOne(ctx context.Context, name string) (*start, error) {
 	}
 	switch others := c.check.otherTables(&s); {
 	case !c.inGroup || len(others) == 0:
-	case slices.ContainsFunc(others, func(t *schema.Table) bool { return t.Exists }):
+	case !slices.ContainsFunc(others, func(t *schema.Table) bool { return t.Exists }):
+		s.cp.TableID = "" // another member has created them since: the next flush finds them
+	case !c.check.accepts(&s):
 		return nil, sink.ChangedError{Err: errors.New("a table was replaced meanwhile, and another member of the group has written to it")}
-	default: // another member has created them since: the next flush finds them
-		s.cp.TableID = ""
 	}
 	if s.cp.Run == c.id {
 		return &s, nil
