@@ -6,6 +6,7 @@
 package spool
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -199,7 +200,7 @@ func (l *Log) rotate() (*segment, error) {
 		}
 	}
 	s := &segment{base: l.end, began: time.Now()}
-	if err := errors.Join(s.open(l.fs, false), l.fs.Sync()); err != nil { // retried repeatedly on a full disk
+	if err := cmp.Or(s.open(l.fs, false), l.fs.Sync()); err != nil { // retried repeatedly on a full disk
 		_ = s.remove(l.fs) // Open does it if this cannot
 		return nil, err
 	}

@@ -39,9 +39,8 @@ func (t *texter) fill(l *lane, records []*kgo.Record, pool *source.Pool) (b *sou
 		if r.LeaderEpoch != records[0].LeaderEpoch {
 			break
 		}
-		if l.until >= 0 && r.Offset >= l.until { // the last records before the end may be aborted, or compacted away
-			l.at.Offset = l.until
-		}
+		// Those before it that were not delivered, perhaps the last ones before the end, were aborted or compacted away.
+		l.at.Offset = max(l.at.Offset, min(r.Offset, l.until))
 		if r.Offset < l.at.Offset || l.isAtEnd() { // already read, in a partly read batch; or past the end
 			taken++
 			continue
