@@ -88,6 +88,9 @@ type Single struct {
 // Key returns the row's key.
 func (s Single) Key() []byte { return s.b.rows.all[s.m.row].Key }
 
+// Row identifies the row among those of the set: by its table, and its number there.
+func (s Single) Row() [2]int { return [2]int{s.Table, int(s.m.row)} }
+
 // Ensures reports whether the message only refers to the row, see [Ensure].
 func (s Single) Ensures() bool { return s.m.op == Ensure }
 

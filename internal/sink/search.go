@@ -51,7 +51,7 @@ func Search(f *Flush, batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) ([
 		return nil, writeUnlogged(batches, rows, w)
 	}
 	all := fold.Messages(batches)
-	s := &search{f: f, batches: batches, w: w, waiting: map[rowKey]int{}, most: len(all), state: Searching{Messages: len(all)}}
+	s := &search{f: f, batches: batches, w: w, waiting: map[[2]int]int{}, most: len(all), state: Searching{Messages: len(all)}}
 	aside, err := s.pass(all)
 	if err == nil {
 		aside, err = s.settle(aside)
@@ -71,19 +71,13 @@ type search struct {
 	f       *Flush
 	batches []*fold.Batch
 	w       RowWriter
-	waiting map[rowKey]int // how many messages that are set aside change a row
+	waiting map[[2]int]int // by [fold.Single].Row: how many messages that are set aside change it
 	final   bool           // no message waits any more
 	most    int            // messages that the database writes in time
 	alone   int            // how many messages were rejected alone
 	success int            // messages written since
 	state   Searching
 	rejects []fold.Reject
-}
-
-// A rowKey identifies a row among all tables.
-type rowKey struct {
-	table int
-	key   string
 }
 
 // firstPiece is how many messages a pass writes first.
@@ -155,7 +149,7 @@ func (s *search) split(all []fold.Message) (piece, held []fold.Message) {
 		return all, nil
 	}
 	for _, m := range all {
-		if slices.ContainsFunc(m, func(c fold.Single) bool { return s.waiting[keyOf(c)] > 0 }) {
+		if slices.ContainsFunc(m, func(c fold.Single) bool { return s.waiting[c.Row()] > 0 }) {
 			s.mark([]fold.Message{m}, 1)
 			held = append(held, m)
 		} else {
@@ -170,15 +164,13 @@ func (s *search) split(all []fold.Message) (piece, held []fold.Message) {
 func (s *search) mark(aside []fold.Message, n int) {
 	for _, m := range aside {
 		for _, c := range m {
-			k := keyOf(c)
+			k := c.Row()
 			if s.waiting[k] += n; s.waiting[k] == 0 {
 				delete(s.waiting, k)
 			}
 		}
 	}
 }
-
-func keyOf(c fold.Single) rowKey { return rowKey{c.Table, string(c.Key())} }
 
 // write writes messages, or returns why the database rejects them.
 func (s *search) write(piece []fold.Message) (refused *Refusal, err error) {
