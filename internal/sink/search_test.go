@@ -89,9 +89,10 @@ func TestSearch_Effort(t *testing.T) {
 		{name: "a chain", of: length, rows: rowChecker{parent: chain}, writes: 2.5, tries: 3200},
 		{name: "a chain that ends nowhere", of: length, rows: rowChecker{parent: func(row int) int { return row + 1 }}, rejects: func(int) bool { return true }, writes: 16, tries: 13_000},
 		{name: "a chain and an orphan", of: length, rows: rowChecker{parent: func(row int) int {
-			if row == 1000 {
+			switch row {
+			case 1000:
 				return length
-			} else if row == 999 {
+			case 999:
 				return 1001
 			}
 			return chain(row)
