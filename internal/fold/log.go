@@ -97,6 +97,9 @@ func (s Single) Ensures() bool { return s.m.op == Ensure }
 // A Message is one message without the others: what it changes in each of its rows.
 type Message []Single
 
+// Compare orders messages as in the feed.
+func (m Message) Compare(n Message) int { return cmp.Compare(m[0].m.message, n[0].m.message) }
+
 // Place returns the position of the message's line.
 func (m Message) Place() Place { return m[0].m.Place }
 

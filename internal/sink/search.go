@@ -42,25 +42,25 @@ type Searching struct {
 // Search writes a flush whose rows the database rejects, and returns the messages at fault. batches are f's, as the
 // driver writes them, and rows their rows.
 //
-// It writes the messages in feed order, in pieces that are halved when they are rejected. A message that is rejected
-// alone is a reject, unless it waits for another: then it is set aside, and with it all later messages of its rows. What
-// was set aside is retried, first together, then in halves, as long as that helps. So the first message in the feed gets
-// a unique value, messages may need later ones, and all rows of a message are written, or none.
+// It writes the messages in feed order, in pieces that are halved at each rejection. A message that is rejected alone
+// is a reject, unless it waits for another: then it is set aside, and with it all later messages of its rows. What was
+// set aside is retried, first together, then in pieces, from the first to the last and from the last to the first in
+// turn, as long as that helps. So the first message in the feed gets a unique value, messages may need later ones, and
+// all rows of a message are written, or none.
 func Search(f *Flush, batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) ([]fold.Reject, error) {
 	if slices.ContainsFunc(batches, func(b *fold.Batch) bool { return b.Rows() > 0 && !b.Table.HasConstraints }) {
 		return nil, writeUnlogged(batches, rows, w)
 	}
-	all := fold.Messages(batches)
-	s := &search{f: f, batches: batches, w: w, waiting: map[[2]int]int{}, most: len(all), state: Searching{Messages: len(all)}}
-	aside, err := s.pass(all)
-	if err == nil {
-		aside, err = s.settle(aside)
-	}
-	if s.final = true; err == nil {
-		_, err = s.pass(aside)
-	}
-	if err != nil {
-		return nil, err
+	todo := fold.Messages(batches)
+	s := &search{f: f, batches: batches, w: w, state: Searching{Messages: len(todo)}}
+	for n, size := 0, firstPiece; len(todo) > 0; n++ {
+		s.backward = n > 1 && n%2 == 0 && !s.final
+		aside, err := s.pass(todo, size)
+		if err != nil {
+			return nil, err
+		}
+		s.final = len(aside) == len(todo) && n > 0 // not even together: no message waits
+		todo, size = aside, len(aside)
 	}
 	slices.SortFunc(s.rejects, func(x, y fold.Reject) int { return cmp.Or(cmp.Compare(x.Lane, y.Lane), cmp.Compare(x.Line, y.Line)) })
 	return s.rejects, nil
@@ -68,90 +68,69 @@ func Search(f *Flush, batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) ([
 
 // search is one call of Search.
 type search struct {
-	f       *Flush
-	batches []*fold.Batch
-	w       RowWriter
-	waiting map[[2]int]int // by [fold.Single].Row: how many messages that are set aside change it
-	final   bool           // no message waits any more
-	most    int            // messages that the database writes in time
-	alone   int            // how many messages were rejected alone
-	success int            // messages written since
-	state   Searching
-	rejects []fold.Reject
+	f        *Flush
+	batches  []*fold.Batch
+	w        RowWriter
+	backward bool           // the pass goes from the last message to the first
+	final    bool           // no message of the pass waits
+	waiting  map[[2]int]int // by [fold.Single].Row: how many messages change a row that later ones must not overtake
+	state    Searching
+	rejects  []fold.Reject
 }
 
-// firstPiece is how many messages a pass writes first.
-const firstPiece = 64
-
-// pass writes messages in pieces, and returns those that it set aside. Pieces grow by a quarter; after one with a message
-// that is rejected alone, the next has an eighth of the messages that were written since. So if such messages lie far
-// apart, most others are written once; and if they lie side by side, each takes one try.
-func (s *search) pass(todo []fold.Message) (aside []fold.Message, err error) {
-	for size := firstPiece; len(todo) > 0; {
-		n, alone := min(size, s.most, len(todo)), s.alone
-		left, err := s.settle(todo[:n])
-		if err != nil {
-			return nil, err
-		}
-		s.mark(left, 1)
-		aside, todo = append(aside, left...), todo[n:]
-		if size += (size + 3) / 4; s.alone > alone {
-			size = max(1, s.success/8)
-		}
+// pass writes messages in pieces, the first of a given size, and returns those that it set aside.
+func (s *search) pass(todo []fold.Message, size int) (aside []fold.Message, err error) {
+	s.waiting = map[[2]int]int{}
+	if s.backward {
+		s.mark(todo, 1)
 	}
-	s.mark(aside, -1)
-	return aside, nil
-}
-
-// settle writes messages: together, or else in halves, the first half again after the second has written something. It
-// returns those that wait; the messages of each row keep their order.
-func (s *search) settle(todo []fold.Message) (left []fold.Message, err error) {
-	piece, held := s.split(todo)
-	for len(piece) > 0 {
+	for p := (pieces{of: len(todo), size: size}); p.at < p.of; {
+		n := p.next()
+		some := todo[p.at : p.at+n]
+		if s.backward {
+			some = todo[p.of-p.at-n : p.of-p.at]
+			s.mark(some, -1)
+		}
+		piece, left := s.split(some)
 		refused, err := s.write(piece)
 		switch {
 		case err != nil:
 			return nil, err
 		case refused == nil:
-			return held, nil
-		case len(piece) == 1 && refused.Waits && !s.final:
-			return slices.Concat(piece, held), nil
-		case len(piece) == 1:
-			s.reject(piece[0], refused)
-			return held, s.f.tellSearching(s.state)
+			s.state.Written += len(piece)
+			p.written(n)
+		case len(piece) > 1:
+			p.failed(n, refused.Slow)
+			if s.backward {
+				s.mark(some, 1)
+			}
+			continue
+		default:
+			p.rejected(n)
+			if refused.Waits && !s.final {
+				left = some
+			} else {
+				s.reject(piece[0], refused)
+			}
 		}
-		half := (len(piece) + 1) / 2
-		if refused.Slow {
-			s.most = half
+		if !s.backward {
+			s.mark(left, 1)
 		}
-		first, err := s.settle(piece[:half])
-		if err != nil {
+		aside = append(aside, left...)
+		if err := s.f.tellSearching(s.state); err != nil {
 			return nil, err
-		}
-		written := s.state.Written
-		s.mark(first, 1)
-		second, err := s.settle(piece[half:])
-		s.mark(first, -1)
-		if err != nil {
-			return nil, err
-		}
-		piece = slices.Concat(first, second)
-		if len(first) == 0 || s.state.Written == written {
-			break
 		}
 	}
-	return slices.Concat(piece, held), nil
+	slices.SortFunc(aside, fold.Message.Compare)
+	return aside, nil
 }
 
 // split separates messages to write from later messages of rows that wait, which must not overtake the earlier ones.
-func (s *search) split(all []fold.Message) (piece, held []fold.Message) {
-	if len(s.waiting) == 0 {
-		return all, nil
-	}
-	for _, m := range all {
+func (s *search) split(some []fold.Message) (piece, held []fold.Message) {
+	for _, m := range some {
 		if slices.ContainsFunc(m, func(c fold.Single) bool { return s.waiting[c.Row()] > 0 }) {
-			s.mark([]fold.Message{m}, 1)
 			held = append(held, m)
+			s.mark(held[len(held)-1:], 1)
 		} else {
 			piece = append(piece, m)
 		}
@@ -160,31 +139,24 @@ func (s *search) split(all []fold.Message) (piece, held []fold.Message) {
 	return piece, held
 }
 
-// mark adds to how many messages that are set aside change a row.
-func (s *search) mark(aside []fold.Message, n int) {
-	for _, m := range aside {
+// mark adds to how many messages change a row that later ones must not overtake.
+func (s *search) mark(some []fold.Message, n int) {
+	for _, m := range some {
 		for _, c := range m {
-			k := c.Row()
-			if s.waiting[k] += n; s.waiting[k] == 0 {
-				delete(s.waiting, k)
-			}
+			s.waiting[c.Row()] += n
 		}
 	}
 }
 
 // write writes messages, or returns why the database rejects them.
 func (s *search) write(piece []fold.Message) (refused *Refusal, err error) {
-	err = s.w.Write(fold.Merge(s.batches, piece), len(piece) > 1)
-	switch {
-	case err == nil:
-		s.state.Written, s.success = s.state.Written+len(piece), s.success+len(piece)
-		return nil, s.f.tellSearching(s.state)
-	case !errors.As(err, &refused):
-		return nil, err
-	case len(piece) == 1:
-		s.alone, s.success = s.alone+1, 0
+	if len(piece) == 0 {
+		return nil, nil
 	}
-	return refused, nil
+	if err = s.w.Write(fold.Merge(s.batches, piece), len(piece) > 1); errors.As(err, &refused) {
+		return refused, nil
+	}
+	return nil, err
 }
 
 func (s *search) reject(m fold.Message, why *Refusal) {
@@ -199,13 +171,50 @@ func (s *search) reject(m fold.Message, why *Refusal) {
 	s.state.Rejected, s.state.Last = len(s.rejects), &s.rejects[len(s.rejects)-1]
 }
 
+// firstPiece is how many messages a search writes first.
+const firstPiece = 64
+
+// pieces are the sizes of a search's pieces. After a rejected message the next piece has an eighth of the messages that
+// were written since the one before it; then pieces grow by a quarter. So if rejected messages lie far apart, most
+// others are written once; and if they lie side by side, each takes one try.
+type pieces struct {
+	of, at  int // number of messages, and of those that are done
+	size    int
+	end     int // if after at: the messages from at to here are rejected together
+	success int // messages written since the last rejected one
+}
+
+// next returns how many messages to write.
+func (p *pieces) next() int {
+	if p.at < p.end {
+		return (p.end - p.at + 1) / 2
+	}
+	return min(p.size, p.of-p.at)
+}
+
+// written records that the next n messages are written.
+func (p *pieces) written(n int) { p.at, p.success, p.size = p.at+n, p.success+n, p.size+(p.size+3)/4 }
+
+// failed records that the next n messages are not written, because the database rejects one, or is too slow.
+func (p *pieces) failed(n int, slow bool) {
+	if p.end = p.at + n; slow {
+		p.end, p.size = 0, n/2
+	}
+}
+
+// rejected records that one of the next n messages is rejected alone.
+func (p *pieces) rejected(n int) { p.at, p.size, p.success = p.at+n, max(1, p.success/8), 0 }
+
 // writeUnlogged writes rows whose messages were not kept, and which may be too many at once for the database's time
 // limit. If it rejects one, the messages are needed.
 func writeUnlogged(batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) error {
+	mayNeedOthers := func(b *fold.Batch) bool {
+		return b.Child != nil || len(b.Table.Refs)+len(b.Table.ForeignKeys)+len(b.Table.Referrers) > 0
+	}
 	var why *Refusal
 	if err := w.Write(rows, true); !errors.As(err, &why) {
 		return err
-	} else if !why.Slow || slices.ContainsFunc(batches, needsOthers) {
+	} else if !why.Slow || slices.ContainsFunc(batches, mayNeedOthers) {
 		return UnloggedError{Err: why.Err}
 	}
 	for _, half := range halves(rows) {
@@ -226,9 +235,4 @@ func halves(rows [][]*fold.Row) (all [][][]*fold.Row) {
 		}
 	}
 	return all
-}
-
-// needsOthers reports whether rows of a batch's table may need rows of other tables.
-func needsOthers(b *fold.Batch) bool {
-	return b.Child != nil || len(b.Table.Refs)+len(b.Table.ForeignKeys)+len(b.Table.Referrers) > 0
 }
