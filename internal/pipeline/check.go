@@ -19,10 +19,6 @@ import (
 // Check does what Run does before it reads lines: it reads the tables, compares the settings with the checkpoints, and
 // opens each source, for a moment. It writes and claims nothing, and joins no group. claims may be nil.
 func Check(ctx context.Context, c Config, caps sink.Caps, read sink.ReadTables, claims sink.Claims, found func(about, text string, err error)) {
-	if claims == nil {
-		claims = unclaimed{}
-	}
-	c.Restart.FromStart = c.Restart.FromStart || c.Restart.Rebuild
 	c.Source.RetryFor, c.Retry = 0, sink.Retry{}
 	r := newRun(&c, viewer{caps: caps, read: read}, claims, status.New())
 	a, err := r.begin(ctx, newHistory(len(c.Plan.Tables)), nil)

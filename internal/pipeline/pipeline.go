@@ -93,10 +93,6 @@ var ErrRejected = errors.New("a line was rejected")
 // files at the same time. claims locks the sources for the run; nil reads all from their starts and locks nothing. When
 // ctx ends, Run stops reading, writes what it has read, and returns nil. p counts what happens.
 func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *status.Progress) error {
-	if claims == nil {
-		claims = unclaimed{}
-	}
-	c.Restart.FromStart = c.Restart.FromStart || c.Restart.Rebuild
 	r, h := newRun(&c, db, claims, p), newHistory(len(c.Plan.Tables))
 	a, err := r.begin(ctx, h, nil)
 	if err != nil {
@@ -132,7 +128,7 @@ func Run(ctx context.Context, c Config, db sink.Sink, claims sink.Claims, p *sta
 // limits, and passes each set of rows to look instead of writing it. When ctx ends, Fold returns its error, and look
 // does not see the current set.
 func Fold(ctx context.Context, c Config, caps sink.Caps, p *status.Progress, look func(*sink.Flush) error, read sink.ReadTables) error {
-	r := newRun(&c, viewer{caps, read, look, ctx}, unclaimed{}, p)
+	r := newRun(&c, viewer{caps, read, look, ctx}, nil, p)
 	r.dryRun = true
 	a, err := r.begin(ctx, newHistory(len(c.Plan.Tables)), nil)
 	if err != nil {
@@ -179,6 +175,10 @@ type run struct {
 }
 
 func newRun(c *Config, db sink.Sink, claims sink.Claims, p *status.Progress) *run {
+	if claims == nil {
+		claims = unclaimed{}
+	}
+	c.Restart.FromStart = c.Restart.FromStart || c.Restart.Rebuild
 	r := &run{cfg: c, id: rand.Text(), db: db, claims: claims, p: p, names: c.Plan.Names(), pool: source.NewPool(), limit: newLimiter(c.MaxRate), housekeeper: &housekeeper{}}
 	r.feedNames = c.Feed.names(r.names)
 	return r
