@@ -45,8 +45,8 @@ type Searching struct {
 // It writes the messages in feed order, in pieces that are halved at each rejection. A message that is rejected alone
 // is a reject, unless it waits for another: then it is set aside, and with it all later messages of its rows. What was
 // set aside is retried, first together, then in pieces, from the first to the last and from the last to the first in
-// turn, as long as that helps. So the first message in the feed gets a unique value, messages may need later ones, and
-// all rows of a message are written, or none.
+// turn, as long as that helps. So the first message in the feed gets a unique value, unless it waits, messages may need
+// later ones, and all rows of a message are written, or none.
 func Search(f *Flush, batches []*fold.Batch, rows [][]*fold.Row, w RowWriter) ([]fold.Reject, error) {
 	if slices.ContainsFunc(batches, func(b *fold.Batch) bool { return b.Rows() > 0 && !b.Table.HasConstraints }) {
 		return nil, writeUnlogged(batches, rows, w)
