@@ -58,29 +58,27 @@ func (e *env) connect(ctx context.Context, file string) (all findings, err error
 		}
 		all = append(all, finding{about, text, err == nil})
 	}
-	to, read, claims := plan.To, sink.ReadTables(sink.NoTables), sink.Claims(nil)
+	to, read, claims := plan.To, sink.ReadTables(nil), sink.Claims(nil)
 	shown := "database " + to.Shown()
 	options := o.SinkOptions(readerCache, e.log)
 	if files := to.Files(to.Dest); len(files) > 0 && isEmpty(files[0]) {
 		found(shown, "is missing: a run creates it", mayCreate(files[0]))
+		read = sink.NoTables
 	} else if db, failed := to.Open(ctx, to.Dest, options); failed != nil {
 		found(shown, "", failed)
 	} else {
 		defer func() { err = errors.Join(err, db.Close()) }()
 		found(shown, "can be written", nil)
-		read = db.Tables
 		opened, failed := to.OpenClaims(ctx, to.Dest, plan.Job.Job, options)
 		if failed != nil {
 			return all, failed
 		}
 		defer func() { err = errors.Join(err, opened.Close()) }()
-		claims = opened
-	}
-	if at, failed := plan.AtDatabase(ctx, read); failed != nil {
-		found("tables", "", failed)
-		read, claims = sink.NoTables, nil
-	} else {
-		plan = at
+		if at, failed := plan.AtDatabase(ctx, db.Tables); failed != nil {
+			found("tables", "", failed)
+		} else {
+			plan, read, claims = at, db.Tables, opened
+		}
 	}
 	plan.Job.Log = e.log
 	pipeline.Check(ctx, plan.Job, to.Caps, read, claims, found)

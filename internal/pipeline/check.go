@@ -17,9 +17,14 @@ import (
 )
 
 // Check does what Run does before it reads lines: it reads the tables, compares the settings with the checkpoints, and
-// opens each source, for a moment. It writes and claims nothing, and joins no group. claims may be nil.
+// opens each source, for a moment. It writes and claims nothing, and joins no group. read is nil if the tables are
+// unknown, and claims is nil if the checkpoints are.
 func Check(ctx context.Context, c Config, caps sink.Caps, read sink.ReadTables, claims sink.Claims, found func(about, text string, err error)) {
 	c.Source.RetryFor, c.Retry = 0, sink.Retry{}
+	known := read != nil
+	if !known {
+		read = sink.NoTables
+	}
 	r := newRun(&c, viewer{caps: caps, read: read}, claims, status.New())
 	a, err := r.begin(ctx, newHistory(len(c.Plan.Tables)), nil)
 	if err != nil {
@@ -32,7 +37,7 @@ func Check(ctx context.Context, c Config, caps sink.Caps, read sink.ReadTables, 
 		if a, err = r.begin(ctx, newHistory(len(c.Plan.Tables)), nil); err != nil {
 			return // a fault of the settings, reported as such
 		}
-	} else {
+	} else if known {
 		for i := range a.check.found {
 			found(tableList([]string{a.check.found[i].Name}), tableText(&a.check.found[i]), nil)
 		}
@@ -102,9 +107,6 @@ func (a *attempt) tryOpen(ctx context.Context, s *start) (text string, err error
 		return "takes connections at " + l.Addr.String(), nil
 	}
 	e, err = src.Next(connected)
-	if e.Block != nil {
-		e.Block.Release()
-	}
 	err = cmp.Or(err, e.Err) // of a lane that has ended
 	switch {
 	case connected.Err() != nil && ctx.Err() == nil:
