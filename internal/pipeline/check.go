@@ -17,29 +17,29 @@ import (
 )
 
 // Check does what Run does before it reads lines: it reads the tables, compares the settings with the checkpoints, and
-// opens each source, for a moment. It writes and claims nothing, and joins no group. read is nil if the tables are
-// unknown, and claims is nil if the checkpoints are.
+// opens each source, for a moment. It writes and claims nothing, and joins no group. read and claims are nil if unknown.
 func Check(ctx context.Context, c Config, caps sink.Caps, read sink.ReadTables, claims sink.Claims, found func(about, text string, err error)) {
 	c.Source.RetryFor, c.Retry = 0, sink.Retry{}
-	known := read != nil
-	if !known {
-		read = sink.NoTables
-	}
 	r := newRun(&c, viewer{caps: caps, read: read}, claims, status.New())
-	a, err := r.begin(ctx, newHistory(len(c.Plan.Tables)), nil)
-	if err != nil {
-		about := "tables"
-		if errors.As(err, new(*sink.Error)) {
-			about = "database"
+	var a *attempt
+	var err error
+	if read != nil {
+		a, err = r.begin(ctx, newHistory(len(c.Plan.Tables)), nil)
+	}
+	switch {
+	case errors.As(err, new(*sink.Error)):
+		found("database", "", err)
+	case err != nil:
+		found("tables", "", err)
+	case read != nil:
+		for i := range a.check.found {
+			found(tableList([]string{a.check.found[i].Name}), tableText(&a.check.found[i]), nil)
 		}
-		found(about, "", err)
+	}
+	if read == nil || err != nil {
 		r.db, r.claims = viewer{caps: caps, read: sink.NoTables}, unclaimed{}
 		if a, err = r.begin(ctx, newHistory(len(c.Plan.Tables)), nil); err != nil {
 			return // a fault of the settings, reported as such
-		}
-	} else if known {
-		for i := range a.check.found {
-			found(tableList([]string{a.check.found[i].Name}), tableText(&a.check.found[i]), nil)
 		}
 	}
 	names, src, err := a.findLanes(ctx)
@@ -107,8 +107,10 @@ func (a *attempt) tryOpen(ctx context.Context, s *start) (text string, err error
 		return "takes connections at " + l.Addr.String(), nil
 	}
 	e, err = src.Next(connected)
-	err = cmp.Or(err, e.Err) // of a lane that has ended
-	switch {
+	if e.Block != nil {
+		e.Block.Release()
+	}
+	switch err = cmp.Or(err, e.Err); { // e.Err: of a lane that has ended
 	case connected.Err() != nil && ctx.Err() == nil:
 		return "can be connected to", nil
 	case err != nil && err != io.EOF:
