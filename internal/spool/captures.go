@@ -3,6 +3,7 @@ package spool
 import (
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -12,13 +13,13 @@ import (
 // Captures are a folder of compressed segments that only this process adds to. A capture's name is the time of its
 // first line. If the clock was set back, it is just after the newest name in the folder.
 type Captures struct {
-	io.Closer           // its lock
-	fs, own   FS        // own is a hidden folder inside, with the lock and unfinished files; it can hold a log
+	io.Closer // its lock
+	path, own string
 	last      time.Time // in the newest name
 }
 
 const (
-	ownDir      = ".weir" // hidden, so no pattern of files matches it
+	ownDir      = ".weir" // has the lock and the unfinished file, and can hold a log. No pattern of files matches it
 	captureName = timeFormat + dataExt + ".zst"
 )
 
@@ -29,8 +30,8 @@ func OpenCaptures(path string) (*Captures, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Captures{Closer: locked, fs: Folder(path), own: Folder(own)}
-	names, err := c.fs.Names()
+	c := &Captures{Closer: locked, path: path, own: own}
+	names, err := Folder(path).Names()
 	if err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -48,17 +49,22 @@ func (c *Captures) Add(began time.Time, content io.WriterTo) error {
 	if !at.After(c.last) {
 		at = c.last.Add(time.Millisecond)
 	}
-	err := writeFile(c.own, filepath.Join("..", at.Format(captureName)), func(w io.Writer) error {
-		z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
-		if err != nil {
-			return err
-		}
-		_, err = content.WriteTo(z)
-		return errors.Join(err, z.Close())
-	})
+	part := filepath.Join(c.own, "new.part")
+	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
+	z, err := zstd.NewWriter(f, zstd.WithEncoderConcurrency(1))
+	if err == nil {
+		_, err = content.WriteTo(z)
+		err = errors.Join(err, z.Close(), f.Sync())
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(part, filepath.Join(c.path, at.Format(captureName)))
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
 	c.last = at
-	return c.fs.Sync()
+	return Folder(c.path).Sync()
 }

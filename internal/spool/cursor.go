@@ -12,33 +12,26 @@ import (
 // startOffset returns the offset of the first uncommitted line in the log at path. A log that does not match the
 // checkpoint is emptied, if the feed can be asked again for its lines.
 func startOffset(log *Log, c *Config, since source.Point, path string) (at int64, err error) {
-	begin, _, end := log.Bounds()
-	meta, held := log.Meta, end-begin
-	empty := Meta{ID: rand.Text(), Job: c.Job, Source: c.Source, Seq: c.Seq}
-	ours := meta.Job == c.Job && meta.Source == c.Source
-	from := readCursor(since.Cursor)
-	at, known := from.At, ours && from.Spool == meta.ID && meta.ID != ""
-	// The database is unchanged since the log was begun.
-	unused := ours && from.Spool == "" && c.Seq == meta.Seq && !c.FromStart
+	begin, _, end, _ := log.bounds()
+	meta, held := log.Meta, quantity.Bytes(end-begin)
+	from, ours := readCursor(since.Cursor), meta.Job == c.Job && meta.Source == c.Source
+	known := ours && from.Spool == meta.ID && meta.ID != ""
+	// Nothing was committed since the log was begun.
+	unused := ours && from.Spool == "" && c.Seq == meta.Seq && !c.FromStart && begin == 0
 	switch {
-	case known && (held == 0 || at > end): // what a power cut removed was committed
-		return at, log.Reset(meta, at)
-	case held == 0:
-		return 0, log.Reset(empty, 0)
-	case known && at >= begin:
-		return at, nil
+	case known && (begin == end || from.At > end): // what a power cut removed was committed
+		return from.At, log.Reset(meta, from.At)
+	case begin == end:
+	case known && from.At >= begin, unused:
+		return from.At, nil
 	case !ours:
-		return 0, fmt.Errorf("the folder %s holds %s of job %q and %s: sync them, or use another folder", path, quantity.Bytes(held), meta.Job, meta.Source)
-	case unused && begin == 0: // nothing was committed since
-		return begin, nil
+		return 0, fmt.Errorf("the folder %s holds %s of job %q and %s: sync them, or use another folder", path, held, meta.Job, meta.Source)
 	case c.Repeats || c.FromStart:
-		c.Log.Warn(fmt.Sprintf("%s in %s: discarded, because these lines do not follow the checkpoint; the feed is asked again", quantity.Bytes(held), path))
-		return 0, log.Reset(empty, 0)
-	case known, unused:
-		c.Log.Warn(fmt.Sprintf("the database was restored to before the first line in %s: the lines between are lost", path))
-		return begin, nil
+		c.Log.Warn(fmt.Sprintf("%s in %s: discarded, because these lines do not follow the checkpoint; the feed is asked again", held, path))
+	default:
+		return 0, fmt.Errorf("the folder %s holds %s of lines that do not follow those in the table: sync %s/*.jsonl by themselves, or remove them", path, held, path)
 	}
-	return 0, fmt.Errorf("the folder %s holds %s of lines that were read before others that are in the table now: sync %s/*.jsonl by themselves, or remove them", path, quantity.Bytes(held), path)
+	return 0, log.Reset(Meta{ID: rand.Text(), Job: c.Job, Source: c.Source, Seq: c.Seq}, 0)
 }
 
 // A logCursor is the content of the [source.Cursor] of a spooled lane.

@@ -8,3 +8,15 @@ func (l *Log) IsLocked() bool {
 	}
 	return !free
 }
+
+// Bounds returns the offsets of the first line, of the first uncommitted line, and after the last one.
+func (l *Log) Bounds() (begin, committed, end int64) {
+	begin, committed, end, _ = l.bounds()
+	return begin, committed, end
+}
+
+// End returns the offset after the last line.
+func (l *Log) End() int64 {
+	_, _, end := l.Bounds()
+	return end
+}

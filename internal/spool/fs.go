@@ -19,8 +19,7 @@ type FS interface {
 	// Open opens a file for reading and writing, and creates it if it is missing.
 	Open(name string) (File, error)
 	Remove(name string) error
-	Rename(from, to string) error
-	// Sync makes created, renamed and removed files survive a power cut.
+	// Sync makes created and removed files survive a power cut.
 	Sync() error
 }
 
@@ -84,11 +83,6 @@ func (f Folder) Remove(name string) error {
 	return nil
 }
 
-// Rename implements [FS].
-func (f Folder) Rename(from, to string) error {
-	return os.Rename(filepath.Join(string(f), from), filepath.Join(string(f), to))
-}
-
 // Sync implements [FS].
 func (f Folder) Sync() error {
 	if runtime.GOOS == "windows" { // NTFS journals its folders
@@ -103,26 +97,3 @@ func (f Folder) Sync() error {
 
 // IsFull reports whether the disk is full or the user's quota is exceeded.
 func IsFull(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
-
-const partName = "new.part" // a file being written, or left by a crash
-
-// writeFile writes a file atomically.
-func writeFile(fs FS, name string, content func(io.Writer) error) error {
-	f, err := fs.Open(partName)
-	if err != nil {
-		return err
-	}
-	if err = f.Truncate(0); err == nil {
-		err = content(io.NewOffsetWriter(f, 0))
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = fs.Rename(partName, name)
-	}
-	if err != nil {
-		return errors.Join(err, fs.Remove(partName))
-	}
-	return fs.Sync()
-}

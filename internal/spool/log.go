@@ -20,18 +20,19 @@ import (
 )
 
 // A Log is a sequence of lines: new ones are appended, committed ones are forgotten. One goroutine appends, one reads,
-// and one syncs and forgets. None waits for a sync, except an Append that starts a segment.
+// one syncs, and one at a time forgets. None waits for a sync, except an Append that starts a segment.
 type Log struct {
 	Meta  Meta             // what was last passed to Reset; read-only
 	Lost  int64            // bytes of incomplete runs that Open cut off
+	Max   int64            // bytes for which there is room; 0: any
 	Gauge func(left int64) // called with the number of uncommitted bytes, under a lock
 
-	fs      FS
-	segment int64 // minimum bytes of a segment, unless it is old
-	age     time.Duration
-	reader  reader        // of Read
-	grown   chan struct{} // has a value when there may be more to read
-	room    chan struct{} // has a value when there may be more room
+	fs       FS
+	segment  int64 // minimum bytes of a segment, unless it is old
+	age      time.Duration
+	reader   reader        // of Read
+	diskFull bool          // for the last Append
+	grown    chan struct{} // has a value when there may be more to read
 
 	mu        sync.Mutex // held briefly, never during disk operations
 	segments  []*segment // appended to at the last one
@@ -49,14 +50,16 @@ type Meta struct {
 }
 
 const (
-	format   = 1
+	format   = 2
 	metaName = "spool.json"
 )
+
+var errFull = errors.New("the log has its maximum size")
 
 // Open opens the log in a folder. A new segment starts when the last one has at least this many bytes or this age.
 // Damage is a *DamageError. Open does not find all damage; Read and Forget find the rest.
 func Open(fs FS, bytes int64, age time.Duration) (*Log, error) {
-	l := &Log{fs: fs, segment: bytes, age: age, Gauge: func(int64) {}, grown: make(chan struct{}, 1), room: make(chan struct{}, 1)}
+	l := &Log{fs: fs, segment: bytes, age: age, Gauge: func(int64) {}, grown: make(chan struct{}, 1)}
 	err := l.open()
 	if err != nil {
 		return nil, errors.Join(err, l.closeFiles())
@@ -66,14 +69,11 @@ func Open(fs FS, bytes int64, age time.Duration) (*Log, error) {
 
 func (l *Log) open() error {
 	names, err := l.fs.Names()
-	if err == nil && slices.Contains(names, metaName) {
-		err = l.readMeta()
-	}
 	slices.Sort(names)
 	for _, name := range names {
 		base, ext := strings.TrimSuffix(name, path.Ext(name)), path.Ext(name)
 		switch s := namedSegment(base); {
-		case name == partName, s != nil && ext == sumsExt && !slices.Contains(names, base+dataExt): // left by a crash
+		case s != nil && ext == sumsExt && !slices.Contains(names, base+dataExt): // left by a crash
 			err = errors.Join(err, l.fs.Remove(name))
 		case s != nil && ext == dataExt:
 			err = errors.Join(err, s.open(l.fs, slices.Contains(names, base+sumsExt)))
@@ -92,23 +92,25 @@ func (l *Log) open() error {
 			err = &DamageError{s.name() + dataExt, at, max(size, -size)}
 		}
 	}
+	if !slices.Contains(names, metaName) {
+		return err
+	}
+	if meta := l.readMeta(); len(l.segments) > 0 { // otherwise a crash may have cut it
+		err = cmp.Or(err, meta)
+	}
 	return err
 }
 
-// Bounds returns the offsets of the first line, of the first uncommitted line, and after the last one.
-func (l *Log) Bounds() (begin, committed, end int64) {
+// bounds returns the offsets of the first line, of the first uncommitted line, and after the last one. last is the
+// segment to append to, or nil.
+func (l *Log) bounds() (begin, committed, end int64, last *segment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if begin = l.end; len(l.segments) > 0 {
-		begin = l.segments[0].base
+	begin = l.end
+	if n := len(l.segments); n > 0 {
+		begin, last = l.segments[0].base, l.segments[n-1]
 	}
-	return begin, l.committed, l.end
-}
-
-// End returns the offset after the last line.
-func (l *Log) End() int64 {
-	_, _, end := l.Bounds()
-	return end
+	return begin, l.committed, l.end, last
 }
 
 // Commit records that all lines before an offset are committed.
@@ -117,7 +119,6 @@ func (l *Log) Commit(at int64) {
 	defer l.mu.Unlock()
 	l.committed = max(l.committed, at)
 	l.Gauge(l.end - l.committed)
-	signal(l.room)
 }
 
 // Reset empties the log and continues it at an offset. Nothing else may use it meanwhile.
@@ -130,58 +131,61 @@ func (l *Log) Reset(m Meta, at int64) error {
 	}
 	m.Format = format
 	l.end, l.Meta = at, m
-	return writeFile(l.fs, metaName, func(w io.Writer) error { return json.NewEncoder(w).Encode(m) })
+	f, err := l.fs.Open(metaName)
+	if err != nil {
+		return err
+	}
+	text, _ := json.Marshal(m) // strings and numbers cannot fail
+	_, err = f.WriteAt(text, 0)
+	return errors.Join(err, f.Truncate(int64(len(text))), f.Sync(), f.Close(), l.fs.Sync())
 }
 
+// readMeta reads what Reset has written.
 func (l *Log) readMeta() error {
 	f, err := l.fs.Open(metaName)
 	if err != nil {
 		return err
 	}
 	err = json.NewDecoder(io.NewSectionReader(f, 0, math.MaxInt64)).Decode(&l.Meta)
-	if err == nil && l.Meta.Format > format {
-		err = fmt.Errorf("made by a newer version of weir (format %d, this one knows %d)", l.Meta.Format, format)
+	if err == nil && l.Meta.Format != format {
+		err = fmt.Errorf("%s: made by another version of weir (format %d, this one has %d)", metaName, l.Meta.Format, format)
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("%s: %w", metaName, err)
-	}
-	return nil
+	return errors.Join(err, f.Close())
 }
 
-// Append appends whole lines. If it fails, the log is unchanged, and Append may be called again.
-func (l *Log) Append(lines []byte) error {
-	s, size := l.last()
-	if s == nil || size >= l.segment || l.isOld(s) {
+// Append appends whole lines of one origin. If it fails, the log is unchanged, and Append may be called again. If the
+// log has its maximum size, the error is errFull.
+func (l *Log) Append(lines []byte, of Origin) error {
+	begin, committed, end, s := l.bounds()
+	full := l.Max > 0 && end > begin && end-begin+int64(len(lines)) > l.Max
+	// If all is committed, it can be forgotten once it is not the last segment.
+	if s == nil || s.size >= l.segment || l.isOld(s) || committed >= end && (full || l.diskFull) {
 		var err error
-		if s, err = l.rotate(); err != nil {
+		if s, err = l.rotate(s); err != nil {
 			return err
 		}
 	}
+	if full {
+		return errFull
+	}
+	to := sum{End: s.size + int64(len(lines)), Origin: of}.of(lines)
 	_, err := s.data.WriteAt(lines, s.size)
 	if err == nil {
-		err = s.writeSum(s.runs, s.size+int64(len(lines)), crc(lines))
+		_, err = s.sums.WriteAt(to.encode(), (s.runs+1)*sumSize)
 	}
-	if err != nil {
+	if l.diskFull = IsFull(err); err != nil {
 		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s.size, s.runs = s.size+int64(len(lines)), s.runs+1
+	s.size, s.runs = to.End, s.runs+1
 	l.end = s.end()
 	l.Gauge(l.end - l.committed)
-	signal(l.grown)
-	return nil
-}
-
-// last returns the segment to append to and its size, or nil.
-func (l *Log) last() (s *segment, size int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n := len(l.segments); n > 0 {
-		s = l.segments[n-1]
-		size = s.size
+	select {
+	case l.grown <- struct{}{}:
+	default:
 	}
-	return s, size
+	return nil
 }
 
 // isOld reports whether a segment has the maximum age, or a start in the future because the clock was set back.
@@ -191,11 +195,11 @@ func (l *Log) isOld(s *segment) bool {
 }
 
 // rotate syncs the last segment, and starts another one, unless the last one is empty.
-func (l *Log) rotate() (*segment, error) {
-	if last, size := l.last(); last != nil {
-		if size == 0 {
-			return last, nil
-		} else if err := errors.Join(last.cut(), last.sync()); err != nil {
+func (l *Log) rotate(last *segment) (*segment, error) {
+	if last != nil && last.size == 0 {
+		return last, nil
+	} else if last != nil {
+		if err := errors.Join(last.cut(), last.sync()); err != nil {
 			return nil, err
 		}
 	}
@@ -212,24 +216,24 @@ func (l *Log) rotate() (*segment, error) {
 
 // Sync makes appended lines survive a power cut. A later loss is then recognized as damage.
 func (l *Log) Sync() error {
-	s, size := l.last() // earlier segments were synced before this one started
-	if s == nil || size == s.synced {
+	_, _, end, s := l.bounds() // earlier segments were synced before this one started
+	if s == nil || end-s.base == s.synced {
 		return nil
 	}
 	if err := s.sync(); err != nil {
 		return err
 	}
-	s.synced = size // what was appended meanwhile is for the next Sync
-	if err := s.writeSum(-1, size, 0); !IsFull(err) {
+	s.synced = end - s.base // what was appended meanwhile is for the next Sync
+	if _, err := s.sums.WriteAt(sum{End: s.synced}.of(nil).encode(), 0); !IsFull(err) {
 		return err
 	}
 	return nil
 }
 
-// Read fills p with runs of lines from an offset on, and returns the number of bytes: 0 if p is too small for the next
-// run. from may lie within a run, for which p must have room; to is the end of a run. It returns a *DamageError if the
-// next run is damaged.
-func (l *Log) Read(p []byte, from, to int64) (int, error) {
+// Read fills p with runs of one origin from an offset on, and returns the number of bytes: 0 if p is too small for the
+// next run. from may lie within a run, for which p must have room; to is the end of a run. It returns a *DamageError if
+// the next run is damaged.
+func (l *Log) Read(p []byte, from, to int64) (int, Origin, error) {
 	l.mu.Lock()
 	i := len(l.segments) - 1
 	for i >= 0 && l.segments[i].base > from {
@@ -237,7 +241,7 @@ func (l *Log) Read(p []byte, from, to int64) (int, error) {
 	}
 	if i < 0 || from >= l.end {
 		l.mu.Unlock()
-		return 0, fmt.Errorf("the spool has no lines at %d", from)
+		return 0, Origin{}, fmt.Errorf("the spool has no lines at %d", from)
 	}
 	s := l.segments[i]
 	from, to = from-s.base, min(to-s.base, s.size)
@@ -248,9 +252,9 @@ func (l *Log) Read(p []byte, from, to int64) (int, error) {
 	}
 	for {
 		begin := r.at
-		n, err := r.read(p, to)
+		n, of, err := r.read(p, to)
 		if n == 0 || r.at > from {
-			return copy(p, p[min(from-begin, int64(n)):n]), err
+			return copy(p, p[min(from-begin, int64(n)):n]), of, err
 		}
 	}
 }
@@ -275,7 +279,6 @@ func (l *Log) Forget(final bool, archive func(began time.Time, content io.Writer
 		if err := s.remove(l.fs); err != nil {
 			return err
 		}
-		signal(l.room)
 	}
 }
 
@@ -300,11 +303,4 @@ func (l *Log) closeFiles() (err error) {
 	}
 	l.segments = nil
 	return err
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

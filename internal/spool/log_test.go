@@ -52,12 +52,6 @@ func (d *disk) Remove(name string) error {
 	return nil
 }
 
-func (d *disk) Rename(from, to string) error {
-	d.now[to] = d.now[from]
-	delete(d.now, from)
-	return nil
-}
-
 func (d *disk) Sync() error {
 	if !d.noSync {
 		d.synced = maps.Clone(d.now)
@@ -163,7 +157,7 @@ func lines(t *testing.T, l *spool.Log, at int64) string {
 	end := l.End()
 	p := make([]byte, 500)
 	for at < end {
-		n, err := l.Read(p, at, end)
+		n, _, err := l.Read(p, at, end)
 		if err != nil || n == 0 {
 			t.Fatalf("Read at %d: %d, %v", at, n, err)
 		}
@@ -188,7 +182,7 @@ func TestLog_ForgetsWholeSegments(t *testing.T) {
 	all, kept := "", ""
 	for n := range 200 {
 		lines := run(rnd, n)
-		testcheck.NoError(t, l.Append([]byte(lines)))
+		testcheck.NoError(t, l.Append([]byte(lines), spool.Origin{}))
 		all += lines
 	}
 	keep := func(_ time.Time, content io.WriterTo) error {
@@ -212,7 +206,7 @@ func TestLog_ForgetsWholeSegments(t *testing.T) {
 		t.Error("the segment that is appended to was removed")
 	}
 	testcheck.NoError(t, l.Forget(true, keep))
-	if err := l.Append([]byte("{}\n")); size(l) != 3 || kept != all || l.End() != end+3 || err != nil {
+	if err := l.Append([]byte("{}\n"), spool.Origin{}); size(l) != 3 || kept != all || l.End() != end+3 || err != nil {
 		t.Errorf("size %d, end %d, %v", size(l), l.End(), err)
 	}
 }
@@ -240,7 +234,7 @@ func newDamagedLog(t *testing.T, rnd *rand.Rand) (*damagedLog, *spool.Log) {
 	testcheck.NoError(t, err)
 	for n := range 1 + rnd.IntN(12) {
 		lines, files := run(rnd, n), len(w.disk.now)
-		testcheck.NoError(t, l.Append([]byte(lines)))
+		testcheck.NoError(t, l.Append([]byte(lines), spool.Origin{Oversize: int64(rnd.IntN(2)), Conn: uint32(rnd.IntN(2))}))
 		if len(w.disk.now) > files {
 			w.synced, w.last = len(w.all), len(w.all)
 		}
@@ -277,7 +271,7 @@ func (w *damagedLog) readFrom(begin int, l *spool.Log, rnd *rand.Rand) (to int, 
 	at := int64(begin)
 	for size := 1 + rnd.IntN(1000); at < end; {
 		p := make([]byte, size)
-		n, err := l.Read(p, at, end)
+		n, _, err := l.Read(p, at, end)
 		if err != nil {
 			return int(at), err
 		}
@@ -333,7 +327,7 @@ func (w *damagedLog) opened(name string, rnd *rand.Rand) {
 		w.Fatalf("%d of %d bytes were read", to, end)
 	} else {
 		left += "{}\n"
-		testcheck.NoError(w.T, errors.Join(l.Append([]byte("{}\n")), l.Close()))
+		testcheck.NoError(w.T, errors.Join(l.Append([]byte("{}\n"), spool.Origin{}), l.Close()))
 		l, err = spool.Open(d, smallSegment, 0)
 		testcheck.NoError(w.T, err)
 		if got := lines(w.T, l, 0); got != left || l.Lost > 0 {
@@ -425,7 +419,7 @@ func TestLog_CutFile(t *testing.T) {
 func TestOpen_RemovesWhatARemovalLeft(t *testing.T) {
 	d := newDisk()
 	l := open(t, d)
-	testcheck.NoError(t, errors.Join(l.Append([]byte("{}\n")), l.Close()))
+	testcheck.NoError(t, errors.Join(l.Append([]byte("{}\n"), spool.Origin{}), l.Close()))
 	for name := range d.now {
 		d.now["notes.sums"] = &content{}
 		if strings.HasSuffix(name, ".jsonl") {
@@ -443,7 +437,7 @@ func TestLog_SegmentWithoutSums(t *testing.T) {
 	d := newDisk()
 	l := open(t, d)
 	testcheck.NoError(t, l.Reset(spool.Meta{ID: "x"}, 50))
-	testcheck.NoError(t, errors.Join(l.Append([]byte("{}\n")), l.Close()))
+	testcheck.NoError(t, errors.Join(l.Append([]byte("{}\n"), spool.Origin{}), l.Close()))
 	for _, ext := range []string{".jsonl", ".sums"} {
 		d.now["00000000000000000053-29990101T000000.000Z"+ext] = &content{}
 		l = open(t, d)
@@ -464,7 +458,7 @@ func powerCuts(t *testing.T, trials int, noSync bool) (lost int) {
 		l := open(t, d)
 		add := func(n int) {
 			lines := run(rnd, n)
-			testcheck.NoError(t, l.Append([]byte(lines)))
+			testcheck.NoError(t, l.Append([]byte(lines), spool.Origin{}))
 			all += lines
 		}
 		for n := range rnd.IntN(100) {
@@ -523,7 +517,7 @@ func TestLog_SlowSyncStopsNobody(t *testing.T) {
 	l := open(t, d)
 	add := func() {
 		t.Helper()
-		testcheck.NoError(t, l.Append(bytes.Repeat([]byte("line\n"), 10)))
+		testcheck.NoError(t, l.Append(bytes.Repeat([]byte("line\n"), 10), spool.Origin{}))
 	}
 	// during calls do during another goroutine's sync.
 	during := func(sync func() error, do func()) {
@@ -561,7 +555,7 @@ func TestLog_SlowSyncStopsNobody(t *testing.T) {
 	for size(l) < 2000 {
 		add()
 	}
-	appended := func() error { return l.Append([]byte("{}\n")) }
+	appended := func() error { return l.Append([]byte("{}\n"), spool.Origin{}) }
 	during(appended, func() {
 		if got := lines(t, l, 0); len(got) != 2000 {
 			t.Errorf("%d of %d bytes can be read", len(got), size(l))
@@ -585,7 +579,7 @@ func TestLog_ClockSetBack(t *testing.T) {
 		if l.Lost > 0 {
 			t.Fatal("did not exercise: the segment is not whole")
 		}
-		testcheck.NoError(t, errors.Join(l.Append([]byte("{}\n")), l.Close()))
+		testcheck.NoError(t, errors.Join(l.Append([]byte("{}\n"), spool.Origin{}), l.Close()))
 		return len(d.now) / 2
 	}
 	if n := segments(time.Now().UTC().Format("20060102T150405.000Z")); n != 1 {
@@ -612,7 +606,7 @@ func TestCompatibility(t *testing.T) {
 		l := open(t, path)
 		testcheck.NoError(t, l.Reset(meta, 100))
 		for _, text := range lines {
-			testcheck.NoError(t, l.Append([]byte(text)))
+			testcheck.NoError(t, l.Append([]byte(text), spool.Origin{}))
 		}
 		to := filepath.Join(fixtures, fmt.Sprint(l.Meta.Format))
 		testcheck.NoError(t, errors.Join(l.Close(), os.RemoveAll(to), os.CopyFS(to, os.DirFS(path))))
@@ -627,7 +621,7 @@ func TestCompatibility(t *testing.T) {
 			t.Errorf("format %s: meta is %+v", f.Name(), got)
 		}
 		text := make([]byte, 1000)
-		n, err := l.Read(text, 100, l.End())
+		n, _, err := l.Read(text, 100, l.End())
 		testcheck.NoError(t, err)
 		if want := strings.Join(lines, ""); string(text[:n]) != want {
 			t.Errorf("format %s: %q, want %q", f.Name(), text[:n], want)
@@ -648,7 +642,7 @@ func TestLog_FullDisk(t *testing.T) {
 		add := func(full bool, line string) {
 			t.Helper()
 			d.full = full
-			if err := l.Append([]byte(line)); (err != nil) != full {
+			if err := l.Append([]byte(line), spool.Origin{}); (err != nil) != full {
 				t.Fatalf("%q on a disk that is full, %v: %v", line, full, err)
 			} else if !full {
 				want += line
@@ -681,7 +675,7 @@ func sumsOf(lines string) []byte {
 	d := newDisk()
 	l, err := spool.Open(d, 1<<20, 0)
 	if err == nil {
-		err = l.Append([]byte(lines))
+		err = l.Append([]byte(lines), spool.Origin{})
 	}
 	if err != nil {
 		panic(err)

@@ -13,18 +13,51 @@ import (
 const (
 	dataExt    = ".jsonl"
 	sumsExt    = ".sums"
-	sumSize    = 16
 	timeFormat = "20060102T150405.000Z"
 )
 
-// A segment is a file of lines, and a file of their checksums. Lines are appended in runs. Each run has a sum: where it
-// ends (8 bytes), its CRC, and the sum's own CRC. A first sum, without a CRC, says how much is known to be synced.
+// A segment is a file of lines, and a file of sums. Lines are appended in runs, each with a sum. A first sum, of no run,
+// says how much is known to be synced.
 type segment struct {
 	base       int64 // its offset in the log
 	began      time.Time
 	data, sums File
 	size, runs int64 // of whole runs
 	synced     int64 // bytes known to be synced
+}
+
+// An Origin is what the lines of a run have in common.
+type Origin struct {
+	Oversize int64  // see [source.Block]; not 0: the run is the beginning of one line
+	Conn     uint32 // the connection that sent them
+}
+
+// A sum is the checksum of a run. The files have it in big-endian order.
+type sum struct {
+	End int64 // offset in the segment after the run; 0: never written
+	Origin
+	CRC uint32 // of the run and what is above
+}
+
+const sumSize = 24
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+func (s sum) encode() []byte {
+	p, _ := binary.Append(nil, binary.BigEndian, s) // numbers cannot fail
+	return p
+}
+
+func decodeSum(p []byte) (s sum) {
+	_, _ = binary.Decode(p, binary.BigEndian, &s)
+	return s
+}
+
+// of returns the sum with the CRC for a run.
+func (s sum) of(run []byte) sum {
+	s.CRC = 0
+	s.CRC = crc32.Update(crc32.Checksum(run, castagnoli), castagnoli, s.encode())
+	return s
 }
 
 // A DamageError reports that a file of a log does not hold what was written to it.
@@ -41,23 +74,6 @@ func (e *DamageError) Error() string {
 	return fmt.Sprintf("%s is damaged: the %d bytes from byte %d on are not those that were written", e.File, e.Bytes, e.At)
 }
 
-func crc(p []byte) uint32 { return crc32.Checksum(p, castagnoli) }
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
-// writeSum writes the sum of a run, or the first one: run -1.
-func (s *segment) writeSum(run, end int64, sum uint32) error {
-	p := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, uint64(end)), sum)
-	_, err := s.sums.WriteAt(binary.BigEndian.AppendUint32(p, crc(p)), (run+1)*sumSize)
-	return err
-}
-
-// parseSum parses a sum. One that was never written has the end 0. ok is false if it is damaged.
-func parseSum(p []byte) (end int64, sum uint32, ok bool) {
-	ok = crc(p[:12]) == binary.BigEndian.Uint32(p[12:]) || [sumSize]byte(p) == [sumSize]byte{}
-	return int64(binary.BigEndian.Uint64(p)), binary.BigEndian.Uint32(p[8:]), ok
-}
-
 // readAt fills p from an offset on, with zeros after the file's end.
 func readAt(f File, p []byte, at int64) error {
 	n, err := f.ReadAt(p, at)
@@ -65,10 +81,6 @@ func readAt(f File, p []byte, at int64) error {
 		return nil
 	}
 	return err
-}
-
-func (s *segment) damagedSum(run int64) error {
-	return &DamageError{s.name() + sumsExt, (run + 1) * sumSize, sumSize}
 }
 
 func (s *segment) name() string {
@@ -114,11 +126,13 @@ func (s *segment) recover() (lost int64, err error) {
 	if torn != nil && !errors.As(torn, new(*DamageError)) {
 		return 0, torn
 	}
-	first, ok := make([]byte, sumSize), false
-	if err := readAt(s.sums, first, 0); err != nil {
+	p := make([]byte, sumSize)
+	if err := readAt(s.sums, p, 0); err != nil {
 		return 0, err
-	} else if s.synced, _, ok = parseSum(first); !ok {
-		return 0, s.damagedSum(-1)
+	}
+	first := decodeSum(p)
+	if s.synced = first.End; s.synced != 0 && first != first.of(nil) {
+		return 0, &DamageError{s.name() + sumsExt, 0, sumSize}
 	} else if s.synced > r.at {
 		return 0, cmp.Or(torn, r.damage(s.synced))
 	}
@@ -154,42 +168,38 @@ type reader struct {
 	next    [100 * sumSize]byte // its sum, and some that follow
 }
 
-// read fills p with runs, up to the end of one. It returns the number of bytes: 0 if p is too small for the next run.
-// If the next run is damaged it returns a *DamageError.
-func (r *reader) read(p []byte, to int64) (n int, err error) {
+// read fills p with runs of one origin, up to the end of one. It returns the number of bytes: 0 if p is too small for
+// the next run. If the next run is damaged it returns a *DamageError. to is the end of a run.
+func (r *reader) read(p []byte, to int64) (n int, of Origin, err error) {
 	p = p[:min(int64(len(p)), to-r.at)]
 	if err := readAt(r.data, p, r.at); err != nil { // what is missing does not match its sum
-		return 0, err
+		return 0, of, err
 	}
 	if err := readAt(r.sums, r.next[:], (r.run+1)*sumSize); err != nil {
-		return 0, err
+		return 0, of, err
 	}
 	for sums := r.next[:]; n < len(p) && len(sums) > 0; sums = sums[sumSize:] {
-		end, sum, ok := parseSum(sums)
-		size, rest := int(end-r.at), p[n:]
+		s := decodeSum(sums)
+		size, rest, whole := s.End-r.at, int64(len(p)-n), r.at < s.End && s.End <= to
 		switch {
-		case !ok, size <= 0:
-			err = r.damagedSum(r.run)
-		case size > len(rest) && r.at+int64(len(rest)) < to:
-			return n, nil
-		case size > len(rest), crc(rest[:size]) != sum:
-			err = r.damage(end)
+		case whole && size <= rest && s == s.of(p[n:n+int(size)]) && (n == 0 || s.Origin == of && s.Oversize == 0):
+			n, of, r.at, r.run = n+int(size), s.Origin, s.End, r.run+1
+		case n > 0, whole && size > rest: // the next call returns the error
+			return n, of, nil
+		case whole:
+			return 0, of, r.damage(s.End)
+		default:
+			return 0, of, r.damage(to)
 		}
-		if err != nil && n > 0 {
-			return n, nil // the next call returns the error
-		} else if err != nil {
-			return 0, err
-		}
-		n, r.at, r.run = n+size, end, r.run+1
 	}
-	return n, nil
+	return n, of, nil
 }
 
 // WriteTo writes the rest of the segment.
 func (r *reader) WriteTo(w io.Writer) (written int64, err error) {
 	for p := make([]byte, minSegment); r.at < r.size && err == nil; {
 		n := 0
-		if n, err = r.read(p, r.size); n == 0 {
+		if n, _, err = r.read(p, r.size); n == 0 {
 			p = make([]byte, 2*len(p))
 		} else {
 			_, err = w.Write(p[:n])
