@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -98,6 +99,7 @@ type spoolQueue struct {
 	level  sink.Level
 	synced time.Time
 	at     int64 // of the line that is taken next
+	end    int64 // after the last line
 	buffer []byte
 }
 
@@ -112,10 +114,10 @@ func openSpoolQueue(_ context.Context, dir string, level sink.Level) (queue, err
 	}
 	q := &spoolQueue{fs: &countedFS{FS: spool.Folder(dir)}, level: level, synced: time.Now(), buffer: make([]byte, takeLines*len(queueLine))}
 	var err error
-	if q.log, err = spool.Open(q.fs, spoolSegment, 0); err != nil {
+	if q.log, err = spool.Open(q.fs, spoolSegment, math.MaxInt64, 0); err != nil {
 		return nil, err
 	}
-	q.at, _, _ = q.log.Bounds()
+	q.at, q.end = q.log.Bounds()
 	return q, nil
 }
 
@@ -123,9 +125,10 @@ func (q *spoolQueue) put(ctx context.Context, request []byte) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := q.log.Append(request); err != nil {
+	if err := q.log.Append(request, spool.Origin{}); err != nil {
 		return err
 	}
+	q.end += int64(len(request))
 	if q.level == sink.Full || q.level == sink.Normal && time.Since(q.synced) >= spoolPeriod {
 		q.synced = time.Now()
 		return q.log.Sync()
@@ -137,11 +140,10 @@ func (q *spoolQueue) take(ctx context.Context, n int, see func(line []byte) erro
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	end := q.log.End()
-	if q.at == end {
+	if q.at == q.end {
 		return nil
 	}
-	size, err := q.log.Read(q.buffer[:n*len(queueLine)], q.at, end)
+	size, _, err := q.log.Read(q.buffer[:n*len(queueLine)], q.at, q.end)
 	if err != nil {
 		return err
 	}
@@ -156,7 +158,7 @@ func (q *spoolQueue) take(ctx context.Context, n int, see func(line []byte) erro
 }
 
 func (q *spoolQueue) usage() ladder.Usage { return q.fs.used }
-func (q *spoolQueue) close() error        { return q.log.Close() }
+func (q *spoolQueue) close() error        { return errors.Join(q.log.Sync(), q.log.Close()) }
 
 // A countedFS counts what is asked of a folder. One goroutine uses it.
 type countedFS struct {

@@ -35,7 +35,7 @@ func (r *run) lastResume() func(lines []byte) string {
 		var l feed.Line
 		for len(lines) > 0 {
 			at := bytes.LastIndexByte(lines[:len(lines)-1], '\n') + 1
-			l.Scan(scan, nil, lines[at:len(lines)-1])
+			l.Scan(scan, nil, bytes.TrimSuffix(lines[at:], newline))
 			last := ""
 			for m := range l.Messages(scan) {
 				if text, ok := resumeOf(m, field); ok && m.Err == nil {

@@ -13,7 +13,7 @@ type Block struct {
 	Data []byte
 	// Records are the ends of the messages of a lane of records. Messages may contain newlines; one more byte follows
 	// each in Data. For a lane of records it is never nil, even if no record is left. Next is the offset after the
-	// records.
+	// records, or after an Oversize line.
 	Records []Record
 	Next    int64
 	// Time is the last record's time; zero if unknown.
@@ -83,7 +83,7 @@ func (b *Block) OffsetAfter(end int) int64 {
 	case b.Records != nil:
 		return offsetAfter(b.Records, b.Next, end)
 	case b.Oversize > 0 && end > 0:
-		return b.Offset + b.Oversize
+		return b.Next
 	}
 	return b.Offset + int64(end)
 }

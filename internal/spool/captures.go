@@ -10,46 +10,28 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Captures are a folder of compressed segments that only this process adds to. A capture's name is the time of its
-// first line. If the clock was set back, it is just after the newest name in the folder.
-type Captures struct {
-	io.Closer // its lock
-	path, own string
-	last      time.Time // in the newest name
-}
+// captures is a folder of compressed segments that only this process adds to. A capture's name is the time of its first
+// line. If the clock was set back, it is just after the newest name in the folder.
+type captures string
 
 const (
 	ownDir      = ".weir" // has the lock and the unfinished file, and can hold a log. No pattern of files matches it
 	captureName = timeFormat + dataExt + ".zst"
 )
 
-// OpenCaptures locks the folder at path. It creates the folder if it is missing.
-func OpenCaptures(path string) (*Captures, error) {
-	own := filepath.Join(path, ownDir)
-	locked, err := lock(own, path)
+// add compresses a segment's content into the next capture. began is when the segment was started.
+func (c captures) add(began time.Time, content io.WriterTo) error {
+	names, err := Folder(c).Names()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	c := &Captures{Closer: locked, path: path, own: own}
-	names, err := Folder(path).Names()
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
+	at := began.UTC().Truncate(time.Millisecond) // as in the name
 	for _, name := range names {
-		if at, err := time.Parse(captureName, name); err == nil && at.After(c.last) {
-			c.last = at
+		if other, err := time.Parse(captureName, name); err == nil && !at.After(other) {
+			at = other.Add(time.Millisecond)
 		}
 	}
-	return c, nil
-}
-
-// Add compresses a segment's content into the next capture. began is when the segment was started.
-func (c *Captures) Add(began time.Time, content io.WriterTo) error {
-	at := began.UTC().Truncate(time.Millisecond) // as in the name
-	if !at.After(c.last) {
-		at = c.last.Add(time.Millisecond)
-	}
-	part := filepath.Join(c.own, "new.part")
+	part := filepath.Join(string(c), ownDir, "new.part")
 	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -60,11 +42,10 @@ func (c *Captures) Add(began time.Time, content io.WriterTo) error {
 		err = errors.Join(err, z.Close(), f.Sync())
 	}
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(part, filepath.Join(c.path, at.Format(captureName)))
+		err = os.Rename(part, filepath.Join(string(c), at.Format(captureName)))
 	}
 	if err != nil {
 		return errors.Join(err, os.Remove(part))
 	}
-	c.last = at
-	return Folder(c.path).Sync()
+	return Folder(c).Sync()
 }

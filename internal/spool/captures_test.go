@@ -20,11 +20,11 @@ import (
 	"github.com/weirsync/weir/internal/test/testcheck"
 )
 
-func captures(t *testing.T, dir string) *spool.Captures {
+func lock(t *testing.T, dir string) io.Closer {
 	t.Helper()
-	c, err := spool.OpenCaptures(dir)
+	locked, err := spool.Lock(dir)
 	testcheck.NoError(t, err)
-	return c
+	return locked
 }
 
 // captured returns the files that match a pattern, in the order in which programs read them.
@@ -52,14 +52,14 @@ func contentOf(t *testing.T, path string) string {
 	return string(text)
 }
 
-// TestCaptures_NamesAreInTheOrderOfTheLines: whatever the clock does, over runs. Other files are left alone.
+// TestCaptures_NamesAreInTheOrderOfTheLines: whatever the clock does. Other files are left alone.
 func TestCaptures_NamesAreInTheOrderOfTheLines(t *testing.T) {
 	dir := t.TempDir()
 	rnd := rand.New(rand.NewPCG(4, 1))
 	now := time.Date(2026, 11, 21, 10, 45, 0, 999_999, time.UTC)
 	const other = "99990101T000000.000Z.jsonl.zst.bak"
 	testcheck.NoError(t, os.WriteFile(filepath.Join(dir, other), nil, 0o600))
-	c := captures(t, dir)
+	locked := lock(t, dir)
 	var want []string
 	for n := range 300 {
 		switch rnd.IntN(5) {
@@ -70,13 +70,9 @@ func TestCaptures_NamesAreInTheOrderOfTheLines(t *testing.T) {
 		}
 		line := fmt.Sprintf("{\"n\":%d}\n", n)
 		want = append(want, line)
-		testcheck.NoError(t, c.Add(now, strings.NewReader(line)))
-		if rnd.IntN(6) == 0 {
-			testcheck.NoError(t, c.Close())
-			c = captures(t, dir)
-		}
+		testcheck.NoError(t, spool.AddCapture(dir, now, strings.NewReader(line)))
 	}
-	testcheck.NoError(t, c.Close())
+	testcheck.NoError(t, locked.Close())
 	paths := captured(t, dir)
 	if len(paths) != len(want)+1 || filepath.Base(paths[0]) != "20261121T104500.000Z.jsonl.zst" || filepath.Base(paths[len(want)]) != other {
 		t.Fatalf("there are %d captures, want %d: %s to %s", len(paths), len(want)+1, paths[0], paths[len(paths)-1])
@@ -91,18 +87,18 @@ func TestCaptures_NamesAreInTheOrderOfTheLines(t *testing.T) {
 // TestCaptures_OneRunAtATime: a second run is refused, and removes nothing of the first's.
 func TestCaptures_OneRunAtATime(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "captures")
-	c := captures(t, dir)
-	if _, err := spool.OpenCaptures(dir); err == nil || !strings.Contains(err.Error(), "another run uses the folder "+dir+": name another one") {
+	locked := lock(t, dir)
+	if _, err := spool.Lock(dir); err == nil || !strings.Contains(err.Error(), "another run uses the folder "+dir+": name another one") {
 		t.Errorf("a second run got %v", err)
 	}
-	if err := c.Add(time.Now(), broken{}); err == nil {
+	if err := spool.AddCapture(dir, time.Now(), broken{}); err == nil {
 		t.Error("no error")
 	}
 	if left := captured(t, dir); len(left) > 0 {
 		t.Errorf("a capture that failed left %q", left)
 	}
-	testcheck.NoError(t, c.Add(time.Now(), strings.NewReader("{}\n")))
-	testcheck.NoError(t, c.Close())
+	testcheck.NoError(t, spool.AddCapture(dir, time.Now(), strings.NewReader("{}\n")))
+	testcheck.NoError(t, locked.Close())
 	for path, want := range map[string]os.FileMode{dir: 0o700, captured(t, dir)[0]: 0o600} {
 		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s has mode %v, %v", path, info.Mode(), err)

@@ -1,5 +1,11 @@
 package spool
 
+import (
+	"io"
+	"path/filepath"
+	"time"
+)
+
 // IsLocked reports whether the lock that all of the log's methods need is held.
 func (l *Log) IsLocked() bool {
 	free := l.mu.TryLock()
@@ -9,14 +15,18 @@ func (l *Log) IsLocked() bool {
 	return !free
 }
 
-// Bounds returns the offsets of the first line, of the first uncommitted line, and after the last one.
-func (l *Log) Bounds() (begin, committed, end int64) {
-	begin, committed, end, _ = l.bounds()
-	return begin, committed, end
+// AddCapture compresses a content into the next capture in the folder at path.
+func AddCapture(path string, began time.Time, content io.WriterTo) error {
+	return captures(path).add(began, content)
 }
 
-// End returns the offset after the last line.
-func (l *Log) End() int64 {
-	_, _, end := l.Bounds()
-	return end
+// Lock locks the folder of captures at path.
+func Lock(path string) (io.Closer, error) {
+	k := &Keeper{}
+	err := k.lock(filepath.Join(path, ownDir), path)
+	return closer(k.close), err
 }
+
+type closer func() error
+
+func (c closer) Close() error { return c() }

@@ -2,15 +2,12 @@ package spool
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"syscall"
-
-	"github.com/weirsync/weir/internal/lockfile"
 )
 
 // FS is a folder as a log sees it.
@@ -31,26 +28,6 @@ type File interface {
 	Truncate(size int64) error
 	Sync() error
 	Stat() (fs.FileInfo, error)
-}
-
-// lock locks the folder at path for this process. It creates the folder if it is missing. Errors call it name.
-func lock(path, name string) (io.Closer, error) {
-	// Only for the owner: the lines may hold anything that the feed does.
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, err
-	}
-	f, err := lockfile.Open(filepath.Join(path, "lock"))
-	if err != nil {
-		return nil, err
-	}
-	busy, err := f.Lock(0)
-	if busy {
-		err = fmt.Errorf("another run uses the folder %s: name another one", name)
-	}
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	return f, nil
 }
 
 // Folder is an FS on disk.

@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -8,11 +9,15 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/weirsync/weir/internal/backoff"
+	"github.com/weirsync/weir/internal/lockfile"
 	"github.com/weirsync/weir/internal/quantity"
 	"github.com/weirsync/weir/internal/source"
 	"github.com/weirsync/weir/internal/status"
@@ -42,10 +47,9 @@ type Config struct {
 	// LastResume returns the last resume value among lines, or "".
 	LastResume func(lines []byte) string
 
-	Log   *slog.Logger
-	Gauge func(bytes int64) // called with the number of uncommitted bytes in the spool
-	// Paused is called when reading has paused for a second, when the cause changes, and, with "", when reading resumes.
-	Paused func(status.Cause)
+	Log    *slog.Logger
+	Gauge  func(bytes int64)  // called with the number of uncommitted bytes in the spool
+	Paused func(status.Cause) // called repeatedly while reading pauses, and with "" when it resumes
 }
 
 const (
@@ -54,7 +58,6 @@ const (
 	segments   = 8                     // the minimum for which a spool has room
 	captureAge = time.Hour             // age at which a segment of captures ends
 	roomPoll   = 50 * time.Millisecond // how often a log that has no room is tried again
-	pauseAfter = time.Second           // how long a pause lasts before it is reported
 )
 
 // A Keeper is a source that keeps the lines of another one, which has one lane, in a log on disk. If there is a folder
@@ -76,20 +79,20 @@ type Keeper struct {
 	stop    context.CancelFunc
 
 	// Set when the lane is begun:
-	log         *Log // nil before
-	folders     []io.Closer
+	log         *Log                                             // nil before
+	closers     []io.Closer                                      // of the folders' locks, and of log
 	archive     func(began time.Time, content io.WriterTo) error // nil: no captures
 	captureFull atomic.Bool
 	tidying     sync.Mutex
-	working     sync.WaitGroup // the goroutines of fill and tidyUp
+	working     sync.WaitGroup // the goroutines that tidy and fill
 
 	// With a spool:
-	filled chan struct{}  // closed when everything read from the source is in the log; nil without a spool
-	rest   []source.Event // of the source, after all lines; set before filled is closed, as ended is
-	ended  error          // why the source ended
-	next   int64          // offset of the next line to read
-	fresh  int64          // offset of this run's lines
-	resume string         // the last resume value in the log; owned by fill's goroutine
+	filled context.Context // ends when everything read from the source is in the log; nil without a spool
+	rest   []source.Event  // of the source, after all lines; set before filled ends, as ended is
+	ended  error           // why the source ended
+	next   int64           // offset of the next line to read
+	fresh  int64           // offset of this run's lines
+	resume string          // the last resume value in the log; owned by fill's goroutine
 }
 
 // Keep returns a source that keeps the lines of in. Its folders are locked when the lane is begun. Close it after the
@@ -116,15 +119,23 @@ func (k *Keeper) begin(ctx context.Context, from source.Point, begin beginFunc) 
 	if err != nil {
 		return l, errors.Join(err, k.close())
 	}
-	k.working.Go(k.tidyUp)
+	k.working.Go(func() {
+		for backoff.Sleep(k.stopped, k.c.Period) == nil {
+			k.tidy(false)
+		}
+	})
 	if k.c.Dir == "" {
 		k.log.Commit(math.MaxInt64) // nothing is read from it
 		return l, nil
 	}
 	k.log.Gauge = k.c.Gauge
 	k.log.Commit(k.next)
-	k.resume, k.fresh, k.filled = from.Resume, k.log.end, make(chan struct{})
-	k.working.Go(k.fill)
+	filled, end := context.WithCancel(context.Background())
+	k.resume, k.fresh, k.filled = from.Resume, k.log.end, filled
+	k.working.Go(func() {
+		defer end()
+		k.fill()
+	})
 	l.Type, l.At, l.Offset = source.Spooled, k.log.cursor(k.next), k.next
 	l.Committed = func(c source.Cursor) {
 		if to := readCursor(c); to.Spool == k.log.Meta.ID {
@@ -136,46 +147,39 @@ func (k *Keeper) begin(ctx context.Context, from source.Point, begin beginFunc) 
 
 // open locks the folders, and opens the log: in the spool's folder, or in the captures' if there is no spool.
 func (k *Keeper) open() (err error) {
-	size, age := int64(maxSegment), time.Duration(0)
+	size, most, age := int64(maxSegment), int64(math.MaxInt64), time.Duration(0)
 	if k.c.Capture != "" {
-		captures, err := OpenCaptures(k.c.Capture)
-		if err != nil {
-			return fmt.Errorf("the capture: %w", err)
-		}
-		k.folders, k.archive, age = append(k.folders, captures), captures.Add, captureAge
+		err = k.lock(filepath.Join(k.c.Capture, ownDir), k.c.Capture)
+		k.archive, age = captures(k.c.Capture).add, captureAge
 	}
-	if k.c.Dir != "" {
-		locked, err := lock(k.c.Dir, k.c.Dir)
-		if err != nil {
-			return fmt.Errorf("the spool: %w", err)
-		}
-		k.folders = append(k.folders, locked)
-		size = min(max(k.c.Max/segments, minSegment), maxSegment)
+	if err == nil && k.c.Dir != "" {
+		err = k.lock(k.c.Dir, k.c.Dir)
+		size, most = min(max(k.c.Max/segments, minSegment), maxSegment), k.c.Max
 	}
-	log, err := Open(k.fs, size, age)
 	if err != nil {
+		return err
+	}
+	if k.log, err = Open(k.fs, size, most, age); err != nil {
 		return k.explain(err)
 	}
-	if k.log = log; k.c.Dir != "" {
-		log.Max = k.c.Max
-	}
-	if log.Lost > 0 {
-		k.c.Log.Warn(fmt.Sprintf("the spool %s: its end was not synced when the last run ended, and is incomplete: %s were cut off", k.path, quantity.Bytes(log.Lost)))
+	k.closers = append(k.closers, k.log)
+	if lost := k.log.Lost; lost > 0 {
+		k.c.Log.Warn(fmt.Sprintf("the spool %s: its end was not synced when the last run ended, and is incomplete: %s were cut off", k.path, quantity.Bytes(lost)))
 	}
 	return nil
 }
 
 // seek finds the first uncommitted line, and returns the last resume value on disk, so these lines need not be resent.
 // The default is the checkpoint's.
-func (k *Keeper) seek(from source.Point) (string, error) {
-	var err error
+func (k *Keeper) seek(from source.Point) (resume string, err error) {
 	if k.next, err = startOffset(k.log, &k.c, from, k.path); err != nil {
 		return "", err
 	}
-	resume, end := from.Resume, k.log.end
+	end := k.log.end
 	if end > k.next {
 		k.c.Log.Info(fmt.Sprintf("%s in %s: written first", quantity.Bytes(end-k.next), k.path))
 	}
+	resume = from.Resume
 	for at := k.next; at < end && k.c.LastResume != nil; {
 		b, err := k.block(at, end)
 		if err != nil {
@@ -190,6 +194,9 @@ func (k *Keeper) seek(from source.Point) (string, error) {
 
 // block returns the lines of one origin from an offset on, up to to or before.
 func (k *Keeper) block(at, to int64) (*source.Block, error) {
+	if at < k.fresh {
+		to = k.fresh
+	}
 	var of Origin
 	b, err := k.c.Pool.Fill(func(p []byte) (n int, err error) {
 		n, of, err = k.log.Read(p, at, to)
@@ -198,23 +205,11 @@ func (k *Keeper) block(at, to int64) (*source.Block, error) {
 	if err != nil {
 		return nil, err
 	}
-	b.Offset, b.Oversize, b.Conn = at, of.Oversize, int(of.Conn)
+	if b.Offset, b.Oversize = at, of.Oversize; at >= k.fresh {
+		b.Conn = int(of.Conn)
+	}
 	b.At = func(end int) source.Cursor { return k.log.cursor(at + int64(end)) }
 	return b, nil
-}
-
-// tidyUp tidies the log each period.
-func (k *Keeper) tidyUp() {
-	tick := time.NewTicker(k.c.Period)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			k.tidy(false)
-		case <-k.stopped.Done():
-			return
-		}
-	}
 }
 
 // tidy syncs the log, and removes the segments whose lines are committed. If the captures' disk is full they stay for
@@ -236,7 +231,6 @@ func (k *Keeper) tidy(final bool) {
 
 // fill appends the source's lines to the log until it ends. After Stop it does not wait for room any more.
 func (k *Keeper) fill() {
-	defer close(k.filled)
 	for k.ended == nil {
 		e, err := k.in.Next(context.Background())
 		switch {
@@ -260,50 +254,40 @@ func (k *Keeper) fill() {
 // then returns io.EOF. A disk error ends the run.
 func (k *Keeper) append(b *source.Block) error {
 	lines := b.Data
-	if n := len(lines); n == 0 || lines[n-1] != '\n' {
-		lines = append(lines[:n:n], '\n')
+	if !bytes.HasSuffix(lines, []byte("\n")) {
+		lines = append(lines[:len(lines):len(lines)], '\n')
 	}
-	begun, reported := time.Now(), status.Cause("")
-	defer func() {
-		if reported != "" {
-			k.c.Paused("")
-		}
-	}()
-	poll := time.NewTicker(roomPoll)
-	defer poll.Stop()
 	for {
-		err := k.log.Append(lines, Origin{b.Oversize, uint32(b.Conn)})
-		why := k.pauseCause(err)
-		if why == "" {
+		why, err := k.tryAppend(lines, Origin{b.Oversize, uint32(b.Conn)})
+		if k.c.Paused(why); why == "" {
 			return err
 		}
-		if why != reported && time.Since(begun) >= pauseAfter {
-			reported = why
-			k.c.Paused(why)
+		if !k.captureFull.Load() { // that is tried again each period
+			k.tidy(false)
 		}
-		k.tidy(false)
-		select {
-		case <-poll.C:
-		case <-k.stopped.Done():
+		if backoff.Sleep(k.stopped, roomPoll) != nil {
+			if k.c.Paused(""); !k.c.Repeats {
+				k.c.Log.Warn("stopped while there was no room: the lines that were read last are lost")
+			}
 			return io.EOF
 		}
 	}
 }
 
-// pauseCause returns what is full, by the error of [Log.Append], or "". Any other error ends the run.
-func (k *Keeper) pauseCause(err error) status.Cause {
-	switch full := IsFull(err); {
-	case full && k.c.Dir == "", err == errFull && k.captureFull.Load():
-		return status.CaptureDiskFull
-	case full:
-		return status.SpoolDiskFull
+// tryAppend appends lines to the log, or returns what is full. Any other error ends the run.
+func (k *Keeper) tryAppend(lines []byte, of Origin) (full status.Cause, err error) {
+	err = k.log.Append(lines, of)
+	switch diskFull := IsFull(err); {
+	case diskFull && k.c.Dir == "", err == errFull && k.captureFull.Load():
+		return status.CaptureDiskFull, nil
+	case diskFull:
+		return status.SpoolDiskFull, nil
 	case err == errFull:
-		return status.SpoolFull
-	}
-	if err != nil {
+		return status.SpoolFull, nil
+	case err != nil:
 		k.fail(err)
 	}
-	return ""
+	return "", err
 }
 
 // Next implements [source.Source].
@@ -312,14 +296,10 @@ func (k *Keeper) Next(ctx context.Context) (source.Event, error) {
 		return k.read(ctx)
 	}
 	e, err := k.in.Next(ctx)
-	switch begin := e.Begin; {
-	case begin != nil && k.log == nil:
+	if begin := e.Begin; begin != nil && k.log == nil {
 		e.Begin = func(ctx context.Context, from source.Point) (source.Lane, error) { return k.begin(ctx, from, begin) }
-	case err == nil && e.Kind == source.Data:
-		if err = k.append(e.Block); err == io.EOF && !k.c.Repeats {
-			lines, _ := e.Block.Lines(len(e.Block.Data))
-			k.c.Log.Warn(fmt.Sprintf("stopped while the capture's disk was full: %d lines that were read last are lost", lines))
-		}
+	} else if err == nil && e.Kind == source.Data {
+		err = k.append(e.Block)
 	}
 	return e, cmp.Or(context.Cause(k.failed), err)
 }
@@ -327,18 +307,19 @@ func (k *Keeper) Next(ctx context.Context) (source.Event, error) {
 // read returns what comes next from the spool. After Stop, what is on disk stays there for the next run.
 func (k *Keeper) read(ctx context.Context) (none source.Event, err error) {
 	for {
-		ended := false
-		select {
-		case <-k.filled:
-			ended = true
-		default:
-		}
-		failed, stopped := context.Cause(k.failed), k.stopped.Err() != nil
-		switch _, _, end, _ := k.log.bounds(); {
+		failed, stopped, ended := context.Cause(k.failed), k.stopped.Err() != nil, k.filled.Err() != nil
+		_, _, end, _ := k.log.bounds() // after ended
+		switch {
 		case failed != nil:
 			return none, failed
 		case !stopped && k.next < end:
-			return k.readLines(end)
+			b, err := k.block(k.next, end)
+			if err != nil {
+				k.fail(err)
+				continue
+			}
+			k.next += int64(len(b.Data))
+			return source.Event{Lane: k.c.Source, Block: b}, nil
 		case !stopped && ended && len(k.rest) > 0:
 			e := k.rest[0]
 			k.rest = k.rest[1:]
@@ -348,40 +329,23 @@ func (k *Keeper) read(ctx context.Context) (none source.Event, err error) {
 		}
 		select {
 		case <-k.log.grown:
-		case <-k.filled: // soon after Stop, too
+		case <-k.filled.Done(): // soon after Stop, too
 		case <-ctx.Done():
 			return none, ctx.Err()
 		}
 	}
 }
 
-func (k *Keeper) readLines(end int64) (e source.Event, err error) {
-	if k.next < k.fresh {
-		end = k.fresh
-	}
-	b, err := k.block(k.next, end)
-	if err != nil {
-		k.fail(err)
-		return e, context.Cause(k.failed)
-	}
-	if k.next < k.fresh {
-		b.Conn = 0 // of an earlier run
-	}
-	k.next += int64(len(b.Data))
-	return source.Event{Lane: k.c.Source, Block: b}, nil
-}
-
 // Stop implements [source.Source]. What the source has already read is still written to the spool.
 func (k *Keeper) Stop() { k.stop() }
 
-// Close implements [source.Source]. It removes committed lines from disk and compresses captured ones, unless the disk
-// has failed.
+// Close implements [source.Source]. It removes committed lines from disk and compresses captured ones.
 func (k *Keeper) Close() error {
 	k.stop()
 	k.working.Wait()
 	err := k.in.Close()
-	if k.log != nil && k.failed.Err() == nil {
-		if _, committed, end, _ := k.log.bounds(); end > committed {
+	if k.log != nil {
+		if _, committed, end, _ := k.log.bounds(); k.filled != nil && end > committed {
 			k.c.Log.Info(quantity.Bytes(end-committed) + " in the spool: left for the next run")
 		}
 		k.tidy(true)
@@ -406,14 +370,29 @@ func (k *Keeper) explain(err error) error {
 	return fmt.Errorf("%w: move %s/*.jsonl to another folder: %s", err, k.path, after)
 }
 
-// close closes the log and the folders, as far as they are open.
+// lock locks the folder at path for this process. It creates the folder if it is missing. Errors call it name.
+func (k *Keeper) lock(path, name string) error {
+	// Only for the owner: the lines may hold anything that the feed does.
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	f, err := lockfile.Open(filepath.Join(path, "lock"))
+	if err != nil {
+		return err
+	}
+	k.closers = append(k.closers, f)
+	busy, err := f.Lock(0)
+	if busy {
+		err = fmt.Errorf("another run uses the folder %s: name another one", name)
+	}
+	return err
+}
+
+// close closes what is open.
 func (k *Keeper) close() (err error) {
-	if k.log != nil {
-		err = k.log.Close()
+	for _, c := range slices.Backward(k.closers) {
+		err = errors.Join(err, c.Close())
 	}
-	for _, f := range k.folders {
-		err = errors.Join(err, f.Close())
-	}
-	k.folders = nil
+	k.closers = nil
 	return err
 }

@@ -47,7 +47,7 @@ func TestCapture_KeepsEachLine(t *testing.T) {
 		if _, err := s.Next(t.Context()); err != io.EOF {
 			t.Error(err)
 		}
-		if end := s.log.End(); end != 10 {
+		if end := s.log.end; end != 10 {
 			t.Errorf("%d bytes are captured", end)
 		}
 		s.end()
@@ -96,7 +96,7 @@ func TestCapture_StopsOnAFullDisk(t *testing.T) {
 		for text := range s.said {
 			said = append(said, text)
 		}
-		want := []string{"pause capture_disk_full", "stopped while the capture's disk was full: 2 lines that were read last are lost", "pause "}
+		want := []string{"pause capture_disk_full", "stopped while there was no room: the lines that were read last are lost", "pause "}
 		slices.Sort(said)
 		slices.Sort(want)
 		if !slices.Equal(said, want) {

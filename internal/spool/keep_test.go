@@ -137,7 +137,13 @@ func startAt(t *testing.T, path string, c Config, from source.Point) *queued {
 	s := &queued{T: t, feed: newFeed(), disk: &slowDisk{}, said: make(chan string, 1000)}
 	c.Job, c.Source, c.Pool, c.Gauge, c.Period = "job", "feed", s.feed.pool, s.level.Store, time.Second
 	c.Log = logtest.To(func(text string) { s.said <- text })
-	c.Paused = func(why status.Cause) { s.said <- "pause " + string(why) }
+	var paused status.Cause
+	c.Paused = func(why status.Cause) {
+		if why != paused {
+			s.said <- "pause " + string(why)
+		}
+		paused = why
+	}
 	opened, err := s.feed.Next(t.Context())
 	testcheck.NoError(t, err)
 	if c.Capture == "" {

@@ -24,11 +24,11 @@ import (
 type Log struct {
 	Meta  Meta             // what was last passed to Reset; read-only
 	Lost  int64            // bytes of incomplete runs that Open cut off
-	Max   int64            // bytes for which there is room; 0: any
 	Gauge func(left int64) // called with the number of uncommitted bytes, under a lock
 
 	fs       FS
 	segment  int64 // minimum bytes of a segment, unless it is old
+	max      int64 // bytes for which there is room
 	age      time.Duration
 	reader   reader        // of Read
 	diskFull bool          // for the last Append
@@ -56,13 +56,13 @@ const (
 
 var errFull = errors.New("the log has its maximum size")
 
-// Open opens the log in a folder. A new segment starts when the last one has at least this many bytes or this age.
-// Damage is a *DamageError. Open does not find all damage; Read and Forget find the rest.
-func Open(fs FS, bytes int64, age time.Duration) (*Log, error) {
-	l := &Log{fs: fs, segment: bytes, age: age, Gauge: func(int64) {}, grown: make(chan struct{}, 1)}
+// Open opens the log in a folder, with room for max bytes. A new segment starts when the last one has at least this size
+// or, if it is not 0, this age. Damage is a *DamageError. Open does not find all damage; Read and Forget find the rest.
+func Open(fs FS, segment, max int64, age time.Duration) (*Log, error) {
+	l := &Log{fs: fs, segment: segment, max: max, age: age, Gauge: func(int64) {}, grown: make(chan struct{}, 1)}
 	err := l.open()
 	if err != nil {
-		return nil, errors.Join(err, l.closeFiles())
+		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
@@ -99,6 +99,12 @@ func (l *Log) open() error {
 		err = cmp.Or(err, meta)
 	}
 	return err
+}
+
+// Bounds returns the offsets of the first line and after the last one.
+func (l *Log) Bounds() (begin, end int64) {
+	begin, _, end, _ = l.bounds()
+	return begin, end
 }
 
 // bounds returns the offsets of the first line, of the first uncommitted line, and after the last one. last is the
@@ -157,7 +163,7 @@ func (l *Log) readMeta() error {
 // log has its maximum size, the error is errFull.
 func (l *Log) Append(lines []byte, of Origin) error {
 	begin, committed, end, s := l.bounds()
-	full := l.Max > 0 && end > begin && end-begin+int64(len(lines)) > l.Max
+	full := end > begin && end-begin+int64(len(lines)) > l.max
 	// If all is committed, it can be forgotten once it is not the last segment.
 	if s == nil || s.size >= l.segment || l.isOld(s) || committed >= end && (full || l.diskFull) {
 		var err error
@@ -264,10 +270,14 @@ func (l *Log) Read(p []byte, from, to int64) (int, Origin, error) {
 // returns a *DamageError if it is damaged.
 func (l *Log) Forget(final bool, archive func(began time.Time, content io.WriterTo) error) error {
 	for {
-		s := l.oldest(final)
-		if s == nil {
+		l.mu.Lock()
+		n := len(l.segments)
+		if n == 0 || n == 1 && !final || l.segments[0].end() > l.committed {
+			l.mu.Unlock()
 			return nil
 		}
+		s := l.segments[0]
+		l.mu.Unlock()
 		if archive != nil && s.size > 0 {
 			if err := archive(s.began, &reader{segment: s}); err != nil {
 				return err
@@ -282,22 +292,8 @@ func (l *Log) Forget(final bool, archive func(began time.Time, content io.Writer
 	}
 }
 
-// oldest returns the first segment if it can be forgotten, or nil.
-func (l *Log) oldest(final bool) *segment {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n := len(l.segments); n > 1 || final && n == 1 {
-		if s := l.segments[0]; s.end() <= l.committed {
-			return s
-		}
-	}
-	return nil
-}
-
-// Close syncs and closes the files. Nothing else may use the log meanwhile.
-func (l *Log) Close() error { return errors.Join(l.Sync(), l.closeFiles()) }
-
-func (l *Log) closeFiles() (err error) {
+// Close closes the files. It does not sync them. Nothing else may use the log meanwhile.
+func (l *Log) Close() (err error) {
 	for _, s := range l.segments {
 		err = errors.Join(err, s.close())
 	}

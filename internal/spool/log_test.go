@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -145,7 +146,7 @@ func (info) Sys() any           { return nil }
 
 func open(t *testing.T, fs spool.FS) *spool.Log {
 	t.Helper()
-	l, err := spool.Open(fs, 2000, 0)
+	l, err := spool.Open(fs, 2000, math.MaxInt64, 0)
 	testcheck.NoError(t, err)
 	return l
 }
@@ -154,7 +155,7 @@ func open(t *testing.T, fs spool.FS) *spool.Log {
 func lines(t *testing.T, l *spool.Log, at int64) string {
 	t.Helper()
 	var all []byte
-	end := l.End()
+	end := endOf(l)
 	p := make([]byte, 500)
 	for at < end {
 		n, _, err := l.Read(p, at, end)
@@ -193,7 +194,7 @@ func TestLog_ForgetsWholeSegments(t *testing.T) {
 	}
 	l.Commit(10000)
 	testcheck.NoError(t, l.Forget(false, keep))
-	begin, _, end := l.Bounds()
+	begin, end := l.Bounds()
 	if begin == 0 || begin > 10000 || 10000-begin > 2500 {
 		t.Errorf("the log begins at %d", begin)
 	}
@@ -206,13 +207,13 @@ func TestLog_ForgetsWholeSegments(t *testing.T) {
 		t.Error("the segment that is appended to was removed")
 	}
 	testcheck.NoError(t, l.Forget(true, keep))
-	if err := l.Append([]byte("{}\n"), spool.Origin{}); size(l) != 3 || kept != all || l.End() != end+3 || err != nil {
-		t.Errorf("size %d, end %d, %v", size(l), l.End(), err)
+	if err := l.Append([]byte("{}\n"), spool.Origin{}); size(l) != 3 || kept != all || endOf(l) != end+3 || err != nil {
+		t.Errorf("size %d, end %d, %v", size(l), endOf(l), err)
 	}
 }
 
 func size(l *spool.Log) int64 {
-	begin, _, end := l.Bounds()
+	begin, end := l.Bounds()
 	return end - begin
 }
 
@@ -230,7 +231,7 @@ const smallSegment = 300
 
 func newDamagedLog(t *testing.T, rnd *rand.Rand) (*damagedLog, *spool.Log) {
 	w := &damagedLog{T: t, disk: newDisk()}
-	l, err := spool.Open(w.disk, smallSegment, 0)
+	l, err := spool.Open(w.disk, smallSegment, math.MaxInt64, 0)
 	testcheck.NoError(t, err)
 	for n := range 1 + rnd.IntN(12) {
 		lines, files := run(rnd, n), len(w.disk.now)
@@ -267,7 +268,7 @@ func (w *damagedLog) read(l *spool.Log, rnd *rand.Rand) (to int, err error) {
 
 func (w *damagedLog) readFrom(begin int, l *spool.Log, rnd *rand.Rand) (to int, err error) {
 	w.Helper()
-	end := l.End()
+	end := endOf(l)
 	at := int64(begin)
 	for size := 1 + rnd.IntN(1000); at < end; {
 		p := make([]byte, size)
@@ -290,7 +291,7 @@ func (w *damagedLog) readFrom(begin int, l *spool.Log, rnd *rand.Rand) (to int, 
 
 // keep returns what captures get from all segments.
 func (w *damagedLog) keep(l *spool.Log) (kept string, err error) {
-	l.Commit(l.End())
+	l.Commit(endOf(l))
 	err = l.Forget(true, func(_ time.Time, content io.WriterTo) error {
 		var b strings.Builder
 		_, err := content.WriteTo(&b)
@@ -309,12 +310,12 @@ func (w *damagedLog) opened(name string, rnd *rand.Rand) {
 	for name, c := range w.disk.now {
 		d.now[name] = &content{now: bytes.Clone(c.now)}
 	}
-	l, err := spool.Open(d, smallSegment, 0)
+	l, err := spool.Open(d, smallSegment, math.MaxInt64, 0)
 	if err != nil {
 		w.places(err, name)
 		return
 	}
-	end := l.End()
+	end := endOf(l)
 	left := w.all[:end]
 	if n := int(end); n < w.synced || n < w.last || l.Lost != int64(len(w.all)-n) {
 		w.Fatalf("with %s damaged: %d of %d bytes are left, %d lost, %d were synced", name, n, len(w.all), l.Lost, w.synced)
@@ -327,8 +328,8 @@ func (w *damagedLog) opened(name string, rnd *rand.Rand) {
 		w.Fatalf("%d of %d bytes were read", to, end)
 	} else {
 		left += "{}\n"
-		testcheck.NoError(w.T, errors.Join(l.Append([]byte("{}\n"), spool.Origin{}), l.Close()))
-		l, err = spool.Open(d, smallSegment, 0)
+		testcheck.NoError(w.T, errors.Join(l.Append([]byte("{}\n"), spool.Origin{}), closed(l)))
+		l, err = spool.Open(d, smallSegment, math.MaxInt64, 0)
 		testcheck.NoError(w.T, err)
 		if got := lines(w.T, l, 0); got != left || l.Lost > 0 {
 			w.Fatalf("with %s damaged it then holds %q", name, got)
@@ -374,7 +375,7 @@ func TestLog_AnyDamagedByte(t *testing.T) {
 			t.Fatal("did not exercise:", to, err)
 		}
 		if rnd.IntN(2) == 0 {
-			testcheck.NoError(t, l.Close())
+			testcheck.NoError(t, closed(l))
 			w.synced = len(w.all)
 		}
 		each(func(name string) { w.opened(name, rnd) })
@@ -386,7 +387,7 @@ func TestLog_AnyDamagedByte(t *testing.T) {
 func TestLog_CutFile(t *testing.T) {
 	sinktest.Seeds(t, 10, func(t *testing.T, rnd *rand.Rand) {
 		w, l := newDamagedLog(t, rnd)
-		testcheck.NoError(t, l.Close())
+		testcheck.NoError(t, closed(l))
 		w.synced = len(w.all)
 		for _, name := range slices.Sorted(maps.Keys(w.disk.now)) {
 			c := w.disk.now[name]
@@ -405,7 +406,7 @@ func TestLog_CutFile(t *testing.T) {
 			if strings.HasSuffix(name, ".sums") {
 				delete(w.disk.now, name)
 				for range 2 { // the error must not create sums either
-					if _, err := spool.Open(w.disk, smallSegment, 0); err == nil || !strings.Contains(err.Error(), name+" is missing") {
+					if _, err := spool.Open(w.disk, smallSegment, math.MaxInt64, 0); err == nil || !strings.Contains(err.Error(), name+" is missing") {
 						t.Errorf("without %s: %v", name, err)
 					}
 				}
@@ -419,7 +420,7 @@ func TestLog_CutFile(t *testing.T) {
 func TestOpen_RemovesWhatARemovalLeft(t *testing.T) {
 	d := newDisk()
 	l := open(t, d)
-	testcheck.NoError(t, errors.Join(l.Append([]byte("{}\n"), spool.Origin{}), l.Close()))
+	testcheck.NoError(t, errors.Join(l.Append([]byte("{}\n"), spool.Origin{}), closed(l)))
 	for name := range d.now {
 		d.now["notes.sums"] = &content{}
 		if strings.HasSuffix(name, ".jsonl") {
@@ -437,14 +438,14 @@ func TestLog_SegmentWithoutSums(t *testing.T) {
 	d := newDisk()
 	l := open(t, d)
 	testcheck.NoError(t, l.Reset(spool.Meta{ID: "x"}, 50))
-	testcheck.NoError(t, errors.Join(l.Append([]byte("{}\n"), spool.Origin{}), l.Close()))
+	testcheck.NoError(t, errors.Join(l.Append([]byte("{}\n"), spool.Origin{}), closed(l)))
 	for _, ext := range []string{".jsonl", ".sums"} {
 		d.now["00000000000000000053-29990101T000000.000Z"+ext] = &content{}
 		l = open(t, d)
-		if begin, _, end := l.Bounds(); begin != 50 || end != 53 || l.Lost != 0 {
+		if begin, end := l.Bounds(); begin != 50 || end != 53 || l.Lost != 0 {
 			t.Errorf("%s: from %d to %d, %d lost", ext, begin, end, l.Lost)
 		}
-		testcheck.NoError(t, l.Close())
+		testcheck.NoError(t, closed(l))
 	}
 }
 
@@ -480,13 +481,13 @@ func powerCuts(t *testing.T, trials int, noSync bool) (lost int) {
 				testcheck.NoError(t, l.Forget(false, nil))
 			}
 		}
-		after, err := spool.Open(d.cut(rnd), 2000, 0)
+		after, err := spool.Open(d.cut(rnd), 2000, math.MaxInt64, 0)
 		if noSync && errors.As(err, new(*spool.DamageError)) {
 			lost++
 			continue
 		}
 		testcheck.NoError(t, err)
-		begin, _, end := after.Bounds()
+		begin, end := after.Bounds()
 		if int(begin) > forgotten || int(end) < safe {
 			lost++
 			continue
@@ -564,7 +565,7 @@ func TestLog_SlowSyncStopsNobody(t *testing.T) {
 	if size(l) != 2003 {
 		t.Errorf("the log has %d bytes", size(l))
 	}
-	testcheck.NoError(t, l.Close())
+	testcheck.NoError(t, closed(l))
 }
 
 // TestLog_ClockSetBack: a segment with a start time in the future is not appended to.
@@ -574,12 +575,12 @@ func TestLog_ClockSetBack(t *testing.T) {
 		t.Helper()
 		name := "00000000000000000000-" + begun
 		d.now = map[string]*content{name + ".sums": {now: sumsOf("{\"id\":1}\n")}, name + ".jsonl": {now: []byte("{\"id\":1}\n")}}
-		l, err := spool.Open(d, 1<<20, time.Hour)
+		l, err := spool.Open(d, 1<<20, math.MaxInt64, time.Hour)
 		testcheck.NoError(t, err)
 		if l.Lost > 0 {
 			t.Fatal("did not exercise: the segment is not whole")
 		}
-		testcheck.NoError(t, errors.Join(l.Append([]byte("{}\n"), spool.Origin{}), l.Close()))
+		testcheck.NoError(t, errors.Join(l.Append([]byte("{}\n"), spool.Origin{}), closed(l)))
 		return len(d.now) / 2
 	}
 	if n := segments(time.Now().UTC().Format("20060102T150405.000Z")); n != 1 {
@@ -597,7 +598,7 @@ func TestCompatibility(t *testing.T) {
 	lines := []string{"{\"id\":1}\n", "{\"id\":2}\n{\"id\":3}\n"}
 	meta := spool.Meta{ID: "A", Job: "air", Source: "tcp://feed:4000", Seq: 7}
 	open := func(t *testing.T, path string) *spool.Log {
-		l, err := spool.Open(spool.Folder(path), 1<<20, time.Hour)
+		l, err := spool.Open(spool.Folder(path), 1<<20, math.MaxInt64, time.Hour)
 		testcheck.NoError(t, err)
 		return l
 	}
@@ -609,7 +610,7 @@ func TestCompatibility(t *testing.T) {
 			testcheck.NoError(t, l.Append([]byte(text), spool.Origin{}))
 		}
 		to := filepath.Join(fixtures, fmt.Sprint(l.Meta.Format))
-		testcheck.NoError(t, errors.Join(l.Close(), os.RemoveAll(to), os.CopyFS(to, os.DirFS(path))))
+		testcheck.NoError(t, errors.Join(closed(l), os.RemoveAll(to), os.CopyFS(to, os.DirFS(path))))
 	}
 	formats, err := os.ReadDir(fixtures)
 	testcheck.NoError(t, err)
@@ -621,12 +622,12 @@ func TestCompatibility(t *testing.T) {
 			t.Errorf("format %s: meta is %+v", f.Name(), got)
 		}
 		text := make([]byte, 1000)
-		n, _, err := l.Read(text, 100, l.End())
+		n, _, err := l.Read(text, 100, endOf(l))
 		testcheck.NoError(t, err)
 		if want := strings.Join(lines, ""); string(text[:n]) != want {
 			t.Errorf("format %s: %q, want %q", f.Name(), text[:n], want)
 		}
-		testcheck.NoError(t, l.Close())
+		testcheck.NoError(t, closed(l))
 	}
 }
 
@@ -636,7 +637,7 @@ func TestLog_FullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const age = time.Hour
 		d, want := newDisk(), ""
-		l, err := spool.Open(d, 2000, age)
+		l, err := spool.Open(d, 2000, math.MaxInt64, age)
 		testcheck.NoError(t, err)
 		testcheck.NoError(t, l.Reset(spool.Meta{ID: "x"}, 0))
 		add := func(full bool, line string) {
@@ -661,8 +662,8 @@ func TestLog_FullDisk(t *testing.T) {
 		}
 		add(false, "two two two\n")
 		add(false, "three\n")
-		testcheck.NoError(t, l.Close())
-		l, err = spool.Open(d, 2000, age)
+		testcheck.NoError(t, closed(l))
+		l, err = spool.Open(d, 2000, math.MaxInt64, age)
 		testcheck.NoError(t, err)
 		if got := lines(t, l, 0); got != want || l.Lost > 0 {
 			t.Errorf("the log has %q; %d bytes were lost", got, l.Lost)
@@ -673,7 +674,7 @@ func TestLog_FullDisk(t *testing.T) {
 // sumsOf returns the sums of a segment with one run.
 func sumsOf(lines string) []byte {
 	d := newDisk()
-	l, err := spool.Open(d, 1<<20, 0)
+	l, err := spool.Open(d, 1<<20, math.MaxInt64, 0)
 	if err == nil {
 		err = l.Append([]byte(lines), spool.Origin{})
 	}
@@ -686,4 +687,13 @@ func sumsOf(lines string) []byte {
 		}
 	}
 	return nil
+}
+
+// closed syncs and closes a log.
+func closed(l *spool.Log) error { return errors.Join(l.Sync(), l.Close()) }
+
+// endOf returns the offset after the last line.
+func endOf(l *spool.Log) int64 {
+	_, end := l.Bounds()
+	return end
 }

@@ -198,14 +198,19 @@ func TestSnapshot_RatesOfAnEndedRun(t *testing.T) {
 
 // Each reason why reading pauses is a cause of its own, and no cause once reading resumes.
 func TestStalls_SayWhatReadingPausesFor(t *testing.T) {
-	p := status.New("t")
-	for _, cause := range []status.Cause{status.SpoolFull, status.SpoolDiskFull, status.CaptureDiskFull, ""} {
-		p.Pause(cause)
-		s := p.Snapshot()
-		if all := s.Stalled; (len(all) == 1 && all[0].Cause == cause && !all[0].Since.IsZero()) != (cause != "") {
-			t.Errorf("paused for %q: %v", cause, all)
+	synctest.Test(t, func(t *testing.T) {
+		p := status.New("t")
+		for _, cause := range []status.Cause{status.SpoolFull, status.SpoolDiskFull, status.CaptureDiskFull, ""} {
+			for second := range 3 {
+				p.Pause(cause)
+				s := p.Snapshot()
+				if all := s.Stalled; (len(all) == 1 && all[0].Cause == cause && time.Since(all[0].Since.Time) == 2*time.Second) != (cause != "" && second == 2) && second != 1 {
+					t.Errorf("paused for %q for %d s: %v", cause, second, all)
+				}
+				time.Sleep(time.Second)
+			}
 		}
-	}
+	})
 }
 
 // TestStalls_AnOutageIsOne: a flush that waits for the database is not a second stall. Any successful call ends the

@@ -25,8 +25,10 @@ const (
 	slowRow   = 200 * time.Microsecond
 )
 
-// slowJoin is the time from which joining the group counts as stalled. A group may wait for a dead member.
-const slowJoin = 10 * time.Second
+const (
+	slowJoin  = 10 * time.Second // from then on, joining the group counts as stalled; it may wait for a dead member
+	longPause = time.Second      // and a pause
+)
 
 const waitingForGroup = "waiting for the group"
 
@@ -67,7 +69,7 @@ func (p *Progress) stalls(at Time) []Stall {
 			all = append(all, Stall{Cause: SlowFlush, Text: "waiting for a flush to end (another session's lock, or a slow database)", Since: since})
 		}
 	}
-	if p.paused.Cause != "" {
+	if p.paused.Cause != "" && at.Sub(p.paused.Since) >= longPause {
 		all = append(all, p.paused)
 	}
 	return all
@@ -79,9 +81,12 @@ var pauses = map[Cause]string{
 	SpoolFull:       "the spool is full: reading pauses until the database has taken some of it",
 }
 
-// Pause sets why reading pauses: [CaptureDiskFull], [SpoolDiskFull] or [SpoolFull]. "" resumes it.
+// Pause sets why reading pauses: [CaptureDiskFull], [SpoolDiskFull] or [SpoolFull]. "" resumes it. A pause that goes on
+// keeps its start.
 func (p *Progress) Pause(why Cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.paused = Stall{Cause: why, Text: pauses[why], Since: now()}
+	if why != p.paused.Cause {
+		p.paused = Stall{Cause: why, Text: pauses[why], Since: now()}
+	}
 }

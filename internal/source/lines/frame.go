@@ -266,7 +266,7 @@ func (f *Framer) oversize() (*source.Block, error) {
 	}
 	f.emit(now.n)
 	f.off = b.Offset + size
-	b.Oversize = size
+	b.Oversize, b.Next = size, f.off
 	if e, last := f.trail.end, f.trail.last.bytes(); e != nil {
 		e.oversize, e.lastLen, e.lastSum = size, len(last), sum(last)
 	}
