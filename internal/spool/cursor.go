@@ -29,7 +29,7 @@ func startOffset(log *Log, c *Config, since source.Point, path string) (at int64
 	case c.Repeats || c.FromStart:
 		c.Log.Warn(fmt.Sprintf("%s in %s: discarded, because these lines do not follow the checkpoint; the feed is asked again", held, path))
 	default:
-		return 0, fmt.Errorf("the folder %s holds %s of lines that do not follow those in the table: sync %s/*.jsonl by themselves, or remove them", path, held, path)
+		return 0, fmt.Errorf("the folder %s holds %s of lines that do not follow those in the table: move %s/*.jsonl to another folder, and sync them separately if the table lacks them", path, held, path)
 	}
 	return 0, log.Reset(Meta{ID: rand.Text(), Job: c.Job, Source: c.Source, Seq: c.Seq}, 0)
 }
