@@ -44,7 +44,7 @@ var allowed = map[string][]string{
 	"internal/test/pgserver":             {"github.com/jackc/pgx/v5/pgconn"},
 	"internal/test/testpg":               {"internal/test/latency", "internal/test/pgserver", "internal/test/testcheck", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgproto3"},
 	"internal/lockfile":                  {"golang.org/x/sys/unix", "golang.org/x/sys/windows"},
-	"internal/spool":                     {"internal/lockfile", "internal/quantity", "internal/source", "internal/status", "github.com/klauspost/compress/zstd"},
+	"internal/spool":                     {"internal/backoff", "internal/lockfile", "internal/quantity", "internal/source", "internal/status", "github.com/klauspost/compress/zstd"},
 	"internal/sink":                      {"internal/backoff", "internal/feed", "internal/fold", "internal/fold/schema"},
 	"internal/fold":                      {"internal/feed", "internal/fold/merge", "internal/fold/schema"},
 	"internal/fold/merge":                {"internal/feed"},

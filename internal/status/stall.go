@@ -81,8 +81,8 @@ var pauses = map[Cause]string{
 	SpoolFull:       "the spool is full: reading pauses until the database has taken some of it",
 }
 
-// Pause sets why reading pauses: [CaptureDiskFull], [SpoolDiskFull] or [SpoolFull]. "" resumes it. A pause that goes on
-// keeps its start.
+// Pause sets why reading pauses: [CaptureDiskFull], [SpoolDiskFull] or [SpoolFull]. "" resumes it. A pause that
+// continues keeps its start.
 func (p *Progress) Pause(why Cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
