@@ -20,7 +20,7 @@ import (
 )
 
 // A Log is a sequence of lines: new ones are appended, committed ones are forgotten. One goroutine appends, one reads,
-// one syncs, and one at a time forgets. None waits for a sync, except an Append that starts a segment.
+// and one at a time syncs and forgets. None waits for a sync, except an Append that starts a segment.
 type Log struct {
 	Meta  Meta             // what was last passed to Reset; read-only
 	Lost  int64            // bytes of incomplete runs that Open cut off
@@ -68,7 +68,11 @@ func Open(fs FS, segment, max int64, age time.Duration) (*Log, error) {
 }
 
 func (l *Log) open() error {
+	var meta error
 	names, err := l.fs.Names()
+	if slices.Contains(names, metaName) {
+		meta = l.readMeta()
+	}
 	slices.Sort(names)
 	for _, name := range names {
 		base, ext := strings.TrimSuffix(name, path.Ext(name)), path.Ext(name)
@@ -79,6 +83,9 @@ func (l *Log) open() error {
 			err = errors.Join(err, s.open(l.fs, slices.Contains(names, base+sumsExt)))
 			l.segments = append(l.segments, s)
 		}
+	}
+	if len(l.segments) > 0 { // otherwise a crash may have cut it
+		err = cmp.Or(meta, err)
 	}
 	// Every segment is synced before the next one starts, so a crash can damage only the last.
 	for i, s := range l.segments {
@@ -91,12 +98,6 @@ func (l *Log) open() error {
 			at, size := min(s.end(), l.segments[i+1].base)-s.base, s.end()-l.segments[i+1].base
 			err = &DamageError{s.name() + dataExt, at, max(size, -size)}
 		}
-	}
-	if !slices.Contains(names, metaName) {
-		return err
-	}
-	if meta := l.readMeta(); len(l.segments) > 0 { // otherwise a crash may have cut it
-		err = cmp.Or(err, meta)
 	}
 	return err
 }

@@ -631,6 +631,36 @@ func TestCompatibility(t *testing.T) {
 	}
 }
 
+// TestOpen_CutMeta: what a power cut has left of an empty log's description does not matter. A log of another format is
+// refused, and left as it is.
+func TestOpen_CutMeta(t *testing.T) {
+	d := newDisk()
+	l := open(t, d)
+	testcheck.NoError(t, errors.Join(l.Reset(spool.Meta{ID: "x"}, 0), closed(l)))
+	text := d.now["spool.json"].now
+	for n := range text {
+		d.now["spool.json"].now = append(bytes.Clone(text[:n]), make([]byte, len(text)-n)...)
+		testcheck.NoError(t, open(t, d).Close())
+	}
+	d.now["spool.json"].now = text
+	l = open(t, d)
+	testcheck.NoError(t, errors.Join(l.Append([]byte("{}\n"), spool.Origin{}), l.Close()))
+	d.now["spool.json"].now = []byte(`{"format":1}`)
+	for name := range d.now {
+		if strings.HasSuffix(name, ".sums") {
+			d.now[name].now = make([]byte, 32)
+		}
+	}
+	if _, err := spool.Open(d, 2000, math.MaxInt64, 0); err == nil || !strings.Contains(err.Error(), "spool.json: made by another version of weir (format 1, this one has 2)") {
+		t.Error(err)
+	}
+	for name, c := range d.now {
+		if strings.HasSuffix(name, ".jsonl") && string(c.now) != "{}\n" {
+			t.Errorf("%s has %q now", name, c.now)
+		}
+	}
+}
+
 // TestLog_FullDisk: what a full disk left of a run of lines does not get in the way of the next run, in the same
 // segment or, if that is old, in a new one. Failed tries leave one empty segment.
 func TestLog_FullDisk(t *testing.T) {
