@@ -40,7 +40,7 @@ func (rd *reader) foldBlock(flushing context.Context, e *event) (err error) {
 		}
 	}
 	l.progress.Read(r.read-before, e.size(at), r.folded > folded, named)
-	if at < len(e.Data) {
+	if err != nil { // otherwise only a last line is left, which has no end yet
 		l.countUnfolded(e.count()-(r.read-before), e.size(len(e.Data))-e.size(at))
 	}
 	rd.begun = rd.begun || r.read > before
