@@ -59,6 +59,7 @@ func TestContrib_AlertsSayWhatReadyzSays(t *testing.T) {
 				p.Flushing(1)
 			default:
 				p.Pause(cause)
+				time.Sleep(time.Second)
 			}
 			time.Sleep(time.Minute)
 			s := p.Snapshot()

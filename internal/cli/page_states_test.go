@@ -45,12 +45,15 @@ var pageStates = []struct {
 	{"feed", func(p *status.Progress, _ *status.Lane) { p.SetConnections("tcp://feed.example:7001", 0) },
 		"Not ready: not connected to tcp://feed.example:7001"},
 	{"spool", func(p *status.Progress, _ *status.Lane) {
+		p.Pause(status.SpoolFull)
+		time.Sleep(time.Second)
 		p.Flushing(12_000)
 		p.SetSpool(1 << 30)
-		p.Pause(status.SpoolFull)
 	}, "Stalled for 37s: the spool is full"},
-	{"capture", func(p *status.Progress, _ *status.Lane) { p.Pause(status.CaptureDiskFull) },
-		"Stalled for 37s: the capture's disk is full"},
+	{"capture", func(p *status.Progress, _ *status.Lane) {
+		p.Pause(status.CaptureDiskFull)
+		time.Sleep(time.Second)
+	}, "Stalled for 37s: the capture's disk is full"},
 	{"large", func(p *status.Progress, _ *status.Lane) {
 		p.Flushing(2_000_000)
 		p.Sent(812_000)

@@ -53,7 +53,7 @@ func (rd *reader) oversize(e *event) (at int, err error) {
 	r := &e.lane.reading
 	was := r.feed
 	v := rd.reject(e.lane, fold.Place{Line: r.line + 1, Offset: e.Offset}, rd.tables.noTable(), bytes.TrimSuffix(e.Data, newline),
-		feed.Errorf(feed.TooLong, "a line of %d bytes: at most %d (--max-line)", e.Oversize-1, rd.cfg.Source.MaxLine))
+		feed.Errorf(feed.TooLong, "a line of %d bytes, over --max-line when it was read", e.Oversize-1))
 	if v.left {
 		r.feed = was
 		return 0, v.err

@@ -26,7 +26,7 @@ func startOffset(log *Log, c *Config, since source.Point, path string) (at int64
 		return from.At, nil
 	case !ours:
 		return 0, fmt.Errorf("the folder %s holds %s of job %q and %s: sync them, or use another folder", path, held, meta.Job, meta.Source)
-	case c.Repeats || c.FromStart:
+	case c.Repeats:
 		c.Log.Warn(fmt.Sprintf("%s in %s: discarded, because these lines do not follow the checkpoint; the feed is asked again", held, path))
 	default:
 		return 0, fmt.Errorf("the folder %s holds %s of lines that do not follow those in the table: move %s/*.jsonl to another folder, and sync them separately if the table lacks them", path, held, path)

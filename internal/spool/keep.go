@@ -57,7 +57,7 @@ const (
 	minSegment = 64 << 10
 	segments   = 8                     // the minimum for which a spool has room
 	captureAge = time.Hour             // age at which a segment of captures ends
-	roomPoll   = 50 * time.Millisecond // how often a log that has no room is tried again
+	roomPoll   = 10 * time.Millisecond // how often a log that has no room is tried again
 )
 
 // A Keeper is a source that keeps the lines of another one, which has one lane, in a log on disk. If there is a folder
@@ -205,7 +205,7 @@ func (k *Keeper) block(at, to int64) (*source.Block, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.Offset, b.Oversize = at, of.Oversize; at >= k.fresh {
+	if b.Offset, b.Next, b.Oversize = at, at+int64(len(b.Data)), of.Oversize; at >= k.fresh {
 		b.Conn = int(of.Conn)
 	}
 	b.At = func(end int) source.Cursor { return k.log.cursor(at + int64(end)) }

@@ -368,8 +368,8 @@ func TestSpool_Oversize(t *testing.T) {
 		at := s.want("1\n", 1).CursorAfter(2)
 		for run := range 2 {
 			for range 2 {
-				if b := s.want("beginning\n", 1-run); b.Oversize != 1<<40 {
-					t.Errorf("its length is %d", b.Oversize)
+				if b := s.want("beginning\n", 1-run); b.Oversize != 1<<40 || b.OffsetAfter(10) != b.Offset+10 {
+					t.Errorf("its length is %d, and %d is after it", b.Oversize, b.OffsetAfter(10))
 				}
 			}
 			if b := s.want("2\n", 1-run); b.Oversize != 0 || b.Offset != 22 {

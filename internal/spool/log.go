@@ -150,14 +150,17 @@ func (l *Log) Reset(m Meta, at int64) error {
 // readMeta reads what Reset has written.
 func (l *Log) readMeta() error {
 	f, err := l.fs.Open(metaName)
-	if err != nil {
-		return err
+	if err == nil {
+		err = json.NewDecoder(io.NewSectionReader(f, 0, math.MaxInt64)).Decode(&l.Meta)
+		err = errors.Join(err, f.Close())
 	}
-	err = json.NewDecoder(io.NewSectionReader(f, 0, math.MaxInt64)).Decode(&l.Meta)
 	if err == nil && l.Meta.Format != format {
-		err = fmt.Errorf("%s: made by another version of weir (format %d, this one has %d)", metaName, l.Meta.Format, format)
+		err = fmt.Errorf("made by another version of weir (format %d, this one has %d)", l.Meta.Format, format)
 	}
-	return errors.Join(err, f.Close())
+	if err != nil {
+		return fmt.Errorf("%s: %w", metaName, err)
+	}
+	return nil
 }
 
 // Append appends whole lines of one origin. If it fails, the log is unchanged, and Append may be called again. If the

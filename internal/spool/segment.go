@@ -13,6 +13,7 @@ import (
 const (
 	dataExt    = ".jsonl"
 	sumsExt    = ".sums"
+	sumSize    = 24 // bytes of a sum
 	timeFormat = "20060102T150405.000Z"
 )
 
@@ -38,8 +39,6 @@ type sum struct {
 	Origin
 	CRC uint32 // of the run and what is above
 }
-
-const sumSize = 24
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

@@ -204,7 +204,7 @@ func TestStalls_SayWhatReadingPausesFor(t *testing.T) {
 			for second := range 3 {
 				p.Pause(cause)
 				s := p.Snapshot()
-				if all := s.Stalled; (len(all) == 1 && all[0].Cause == cause && time.Since(all[0].Since.Time) == 2*time.Second) != (cause != "" && second == 2) && second != 1 {
+				if all := s.Stalled; (len(all) == 1 && all[0].Cause == cause && time.Since(all[0].Since.Time) == time.Second) != (cause != "" && second == 2) && second != 1 {
 					t.Errorf("paused for %q for %d s: %v", cause, second, all)
 				}
 				time.Sleep(time.Second)

@@ -27,7 +27,7 @@ const (
 
 const (
 	slowJoin  = 10 * time.Second // from then on, joining the group counts as stalled; it may wait for a dead member
-	longPause = time.Second      // and a pause
+	longPause = time.Second      // a pause counts after it
 )
 
 const waitingForGroup = "waiting for the group"
@@ -69,7 +69,7 @@ func (p *Progress) stalls(at Time) []Stall {
 			all = append(all, Stall{Cause: SlowFlush, Text: "waiting for a flush to end (another session's lock, or a slow database)", Since: since})
 		}
 	}
-	if p.paused.Cause != "" && at.Sub(p.paused.Since) >= longPause {
+	if p.paused.Cause != "" && at.Sub(p.paused.Since) >= 0 {
 		all = append(all, p.paused)
 	}
 	return all
@@ -87,6 +87,6 @@ func (p *Progress) Pause(why Cause) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if why != p.paused.Cause {
-		p.paused = Stall{Cause: why, Text: pauses[why], Since: now()}
+		p.paused = Stall{Cause: why, Text: pauses[why], Since: Time{now().Add(longPause)}}
 	}
 }
