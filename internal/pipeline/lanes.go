@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -254,8 +255,8 @@ func kindOf(t source.Type, follow bool) status.Kind {
 
 func (o *opener) logStart(l *lane) {
 	switch from := &l.from; {
-	case from.mark.Feed.Resume != "":
-		l.log.Info(fmt.Sprintf("%s: resuming after %s %s", l.name, o.cfg.Feed.ResumeField, from.mark.Feed.Resume))
+	case from.mark.Feed.Resume != "", l.src.Resume != "":
+		l.log.Info(fmt.Sprintf("%s: resuming after %s %s", l.name, o.cfg.Feed.ResumeField, cmp.Or(l.src.Resume, from.mark.Feed.Resume)))
 	case l.kind == source.Partition && l.src.At != "":
 		l.log.Info(fmt.Sprintf("%s: reading from offset %d", l.name, l.first.offset))
 	case l.first.offset > 0:

@@ -67,6 +67,7 @@ type Point struct {
 type Lane struct {
 	At     Cursor // where it begins, or "" if the lane cannot be rewound
 	Offset int64  // At's offset, if the source knows it
+	Resume string // of Spooled: after what the feed resumes
 	Waits  bool   // its reader may have to wait: true except for regular files that are not followed
 	Type   Type   // FIFO or Spooled; otherwise it is of its source's type
 

@@ -9,29 +9,29 @@ import (
 	"github.com/weirsync/weir/internal/source"
 )
 
-// startOffset returns the offset of the first uncommitted line in the log at path. A log that does not match the
-// checkpoint is emptied, if the feed can be asked again for its lines.
-func startOffset(log *Log, c *Config, since source.Point, path string) (at int64, err error) {
-	begin, _, end, _ := log.bounds()
-	meta, held := log.Meta, quantity.Bytes(end-begin)
-	from, ours := readCursor(since.Cursor), meta.Job == c.Job && meta.Source == c.Source
+// startOffset returns the offset of the first uncommitted line in the log. A log that does not match the checkpoint is
+// emptied, if all of it is committed or the feed can be asked again for its lines.
+func (k *Keeper) startOffset(since source.Point) (at int64, err error) {
+	begin, end := k.log.Bounds()
+	meta, held := k.log.Meta, quantity.Bytes(end-begin)
+	from, ours := readCursor(since.Cursor), meta.Job == k.c.Job && meta.Source == k.c.Source
 	known := ours && from.Spool == meta.ID && meta.ID != ""
 	// Nothing was committed since the log was begun.
-	unused := ours && from.Spool == "" && c.Seq == meta.Seq && !c.FromStart && begin == 0
+	unused := ours && from.Spool == "" && k.c.Seq == meta.Seq && !k.c.FromStart && begin == 0
 	switch {
 	case known && (begin == end || from.At > end): // what a power cut removed was committed
-		return from.At, log.Reset(meta, from.At)
+		return from.At, k.log.Reset(meta, from.At, k.archive)
 	case begin == end:
 	case known && from.At >= begin, unused:
 		return from.At, nil
 	case !ours:
-		return 0, fmt.Errorf("the folder %s holds %s of job %q and %s: sync them, or use another folder", path, held, meta.Job, meta.Source)
-	case c.Repeats:
-		c.Log.Warn(fmt.Sprintf("%s in %s: discarded, because these lines do not follow the checkpoint; the feed is asked again", held, path))
+		return 0, fmt.Errorf("the folder %s holds %s of job %q and %s: sync them, or use another folder", k.path, held, meta.Job, meta.Source)
+	case k.c.Repeats:
+		k.c.Log.Warn(fmt.Sprintf("%s in %s: discarded, because these lines do not follow the checkpoint; the feed is asked again", held, k.path))
 	default:
-		return 0, fmt.Errorf("the folder %s holds %s of lines that do not follow those in the table: move %s/*.jsonl to another folder, and sync them separately if the table lacks them", path, held, path)
+		return 0, fmt.Errorf("the folder %s holds %s of lines that do not follow those in the table: move %s/*.jsonl to another folder, and sync them separately if the table lacks them", k.path, held, k.path)
 	}
-	return 0, log.Reset(Meta{ID: rand.Text(), Job: c.Job, Source: c.Source, Seq: c.Seq}, 0)
+	return 0, k.log.Reset(Meta{ID: rand.Text(), Job: k.c.Job, Source: k.c.Source, Seq: k.c.Seq}, 0, k.archive)
 }
 
 // A logCursor is the content of the [source.Cursor] of a spooled lane.

@@ -49,7 +49,7 @@ type Config struct {
 
 	Log    *slog.Logger
 	Gauge  func(bytes int64)  // called with the number of uncommitted bytes in the spool
-	Paused func(status.Cause) // called repeatedly while reading pauses, and with "" when it resumes
+	Paused func(status.Cause) // called repeatedly: why reading pauses, or ""
 }
 
 const (
@@ -66,7 +66,7 @@ const (
 // With a folder for a spool, one goroutine appends lines to the log, and Next reads them from there. Offsets are then
 // positions in the log, in which the lines of all connections and runs follow each other. Without one, Next appends
 // blocks of the other source before it returns them. In both cases another goroutine syncs the log each period, and
-// removes what is committed. Nobody waits for it.
+// removes what is committed. Nobody waits for it while there is room.
 type Keeper struct {
 	in   source.Source
 	c    Config
@@ -79,9 +79,9 @@ type Keeper struct {
 	stop    context.CancelFunc
 
 	// Set when the lane is begun:
-	log         *Log                                             // nil before
-	closers     []io.Closer                                      // of the folders' locks, and of log
-	archive     func(began time.Time, content io.WriterTo) error // nil: no captures
+	log         *Log        // nil before
+	closers     []io.Closer // of the folders' locks, and of log
+	archive     Archive
 	captureFull atomic.Bool
 	tidying     sync.Mutex
 	working     sync.WaitGroup // the goroutines that tidy and fill
@@ -91,7 +91,7 @@ type Keeper struct {
 	rest   []source.Event  // of the source, after all lines; set before filled ends, as ended is
 	ended  error           // why the source ended
 	next   int64           // offset of the next line to read
-	fresh  int64           // offset of this run's lines
+	fresh  int64           // where this run's lines begin
 	resume string          // the last resume value in the log; owned by fill's goroutine
 }
 
@@ -106,10 +106,8 @@ func Keep(in source.Source, c Config) *Keeper {
 	return k
 }
 
-type beginFunc = func(context.Context, source.Point) (source.Lane, error)
-
 // begin opens the log, and begins the source's lane after its last line.
-func (k *Keeper) begin(ctx context.Context, from source.Point, begin beginFunc) (l source.Lane, err error) {
+func (k *Keeper) begin(ctx context.Context, from source.Point, begin func(context.Context, source.Point) (source.Lane, error)) (l source.Lane, err error) {
 	if err = k.open(); err == nil && k.c.Dir != "" {
 		from.Resume, err = k.seek(from)
 	}
@@ -117,7 +115,7 @@ func (k *Keeper) begin(ctx context.Context, from source.Point, begin beginFunc) 
 		l, err = begin(ctx, from)
 	}
 	if err != nil {
-		return l, errors.Join(err, k.close())
+		return l, cmp.Or(err, k.close())
 	}
 	k.working.Go(func() {
 		for backoff.Sleep(k.stopped, k.c.Period) == nil {
@@ -136,7 +134,7 @@ func (k *Keeper) begin(ctx context.Context, from source.Point, begin beginFunc) 
 		defer end()
 		k.fill()
 	})
-	l.Type, l.At, l.Offset = source.Spooled, k.log.cursor(k.next), k.next
+	l.Type, l.At, l.Offset, l.Resume = source.Spooled, k.log.cursor(k.next), k.next, from.Resume
 	l.Committed = func(c source.Cursor) {
 		if to := readCursor(c); to.Spool == k.log.Meta.ID {
 			k.log.Commit(to.At)
@@ -172,7 +170,7 @@ func (k *Keeper) open() (err error) {
 // seek finds the first uncommitted line, and returns the last resume value on disk, so these lines need not be resent.
 // The default is the checkpoint's.
 func (k *Keeper) seek(from source.Point) (resume string, err error) {
-	if k.next, err = startOffset(k.log, &k.c, from, k.path); err != nil {
+	if k.next, err = k.startOffset(from); err != nil {
 		return "", err
 	}
 	end := k.log.end
@@ -192,7 +190,7 @@ func (k *Keeper) seek(from source.Point) (resume string, err error) {
 	return resume, nil
 }
 
-// block returns the lines of one origin from an offset on, up to to or before.
+// block returns the lines of one origin from an offset on, up to to or before, never those of two runs of the program.
 func (k *Keeper) block(at, to int64) (*source.Block, error) {
 	if at < k.fresh {
 		to = k.fresh
@@ -229,7 +227,7 @@ func (k *Keeper) tidy(final bool) {
 	}
 }
 
-// fill appends the source's lines to the log until it ends. After Stop it does not wait for room any more.
+// fill appends the source's lines to the log until the source ends. After Stop it does not wait for room any more.
 func (k *Keeper) fill() {
 	for k.ended == nil {
 		e, err := k.in.Next(context.Background())
@@ -258,36 +256,35 @@ func (k *Keeper) append(b *source.Block) error {
 		lines = append(lines[:len(lines):len(lines)], '\n')
 	}
 	for {
-		why, err := k.tryAppend(lines, Origin{b.Oversize, uint32(b.Conn)})
-		if k.c.Paused(why); why == "" {
+		err := k.log.Append(lines, Origin{b.Oversize, uint32(b.Conn)})
+		if err != errFull && !IsFull(err) {
+			if k.c.Paused(""); err != nil {
+				k.fail(err)
+			}
 			return err
 		}
-		if !k.captureFull.Load() { // that is tried again each period
-			k.tidy(false)
-		}
-		if backoff.Sleep(k.stopped, roomPoll) != nil {
-			if k.c.Paused(""); !k.c.Repeats {
-				k.c.Log.Warn("stopped while there was no room: the lines that were read last are lost")
+		k.tidy(false)
+		for wait := true; wait; wait = k.captureFull.Load() { // on the same disk, captures get room first
+			k.c.Paused(k.pauseCause(err))
+			if backoff.Sleep(k.stopped, roomPoll) != nil {
+				if k.c.Paused(""); !k.c.Repeats {
+					k.c.Log.Warn("stopped while there was no room: the lines that were read last are lost")
+				}
+				return io.EOF
 			}
-			return io.EOF
 		}
 	}
 }
 
-// tryAppend appends lines to the log, or returns what is full. Any other error ends the run.
-func (k *Keeper) tryAppend(lines []byte, of Origin) (full status.Cause, err error) {
-	err = k.log.Append(lines, of)
-	switch diskFull := IsFull(err); {
-	case diskFull && k.c.Dir == "", err == errFull && k.captureFull.Load():
-		return status.CaptureDiskFull, nil
-	case diskFull:
-		return status.SpoolDiskFull, nil
+// pauseCause returns what is full, by the error of [Log.Append].
+func (k *Keeper) pauseCause(err error) status.Cause {
+	switch {
+	case k.c.Dir == "", k.captureFull.Load():
+		return status.CaptureDiskFull
 	case err == errFull:
-		return status.SpoolFull, nil
-	case err != nil:
-		k.fail(err)
+		return status.SpoolFull
 	}
-	return "", err
+	return status.SpoolDiskFull
 }
 
 // Next implements [source.Source].

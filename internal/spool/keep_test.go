@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -279,6 +280,49 @@ func TestSpool_CommitMakesRoom(t *testing.T) {
 			s.end()
 		})
 	}
+}
+
+// TestSpool_CapturesGetRoomFirst: once a disk is full that a spool shares with captures, reading pauses until there was
+// room to compress what is committed.
+func TestSpool_CapturesGetRoomFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		line := strings.Repeat("x", 999) + "\n"
+		s := start(t, t.TempDir(), Config{Folders: Folders{Max: 1 << 20}})
+		s.disk.room.Store(2500)
+		var full atomic.Bool
+		full.Store(true)
+		s.tidying.Lock()
+		s.archive = func(time.Time, io.WriterTo) error {
+			if full.Load() {
+				return syscall.ENOSPC
+			}
+			return nil
+		}
+		s.tidying.Unlock()
+		for range 2 {
+			go s.send(line)
+			s.committed(s.want(line, 1).CursorAfter(len(line)))
+		}
+		s.send(line) // there is no room for it
+		time.Sleep(10 * time.Second)
+		s.disk.room.Store(0)
+		time.Sleep(10 * time.Second)
+		if _, end := s.log.Bounds(); end != int64(2*len(line)) {
+			t.Errorf("%d bytes are in the spool", end)
+		}
+		full.Store(false)
+		s.want(line, 1)
+		s.end()
+		close(s.said)
+		var said []string
+		for text := range s.said {
+			said = append(said, text)
+		}
+		want := []string{"pause spool_disk_full", "the capture's disk is full: its lines stay where they are until there is room", "pause capture_disk_full", "pause ", "1,000 bytes in the spool: left for the next run"}
+		if !slices.Equal(said, want) {
+			t.Errorf("said: %q", said)
+		}
+	})
 }
 
 // TestSpool_End: the source's end comes after all lines. Close returns the error of the last sync.

@@ -31,7 +31,7 @@ type Log struct {
 	max      int64 // bytes for which there is room
 	age      time.Duration
 	reader   reader        // of Read
-	diskFull bool          // for the last Append
+	diskFull bool          // for the last Append; whoever appends owns it
 	grown    chan struct{} // has a value when there may be more to read
 
 	mu        sync.Mutex // held briefly, never during disk operations
@@ -128,16 +128,14 @@ func (l *Log) Commit(at int64) {
 	l.Gauge(l.end - l.committed)
 }
 
-// Reset empties the log and continues it at an offset. Nothing else may use it meanwhile.
-func (l *Log) Reset(m Meta, at int64) error {
-	for n := len(l.segments) - 1; n >= 0; n-- { // last first, so an interruption leaves them contiguous
-		if err := l.segments[n].remove(l.fs); err != nil {
-			return err
-		}
-		l.segments = l.segments[:n]
+// Reset empties the log, as Forget does, and continues it at an offset. Nothing else may use it meanwhile.
+func (l *Log) Reset(m Meta, at int64, archive Archive) error {
+	l.committed = l.end
+	if err := l.Forget(true, archive); err != nil {
+		return err
 	}
 	m.Format = format
-	l.end, l.Meta = at, m
+	l.end, l.committed, l.Meta = at, 0, m
 	f, err := l.fs.Open(metaName)
 	if err != nil {
 		return err
@@ -269,10 +267,13 @@ func (l *Log) Read(p []byte, from, to int64) (int, Origin, error) {
 	}
 }
 
-// Forget removes the segments that are committed; the last one only if final says that nothing more is appended to it.
-// If archive is not nil, it first gets each segment's content, and the time when the segment was started; the content
-// returns a *DamageError if it is damaged.
-func (l *Log) Forget(final bool, archive func(began time.Time, content io.WriterTo) error) error {
+// An Archive keeps the content of a segment; nil: it is not kept. began is when the segment was started. Writing the
+// content returns a *DamageError if it is damaged.
+type Archive func(began time.Time, content io.WriterTo) error
+
+// Forget removes the segments that are committed, once archive has them; the last one only if final says that nothing
+// more is appended to it.
+func (l *Log) Forget(final bool, archive Archive) error {
 	for {
 		l.mu.Lock()
 		n := len(l.segments)

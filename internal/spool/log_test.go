@@ -207,6 +207,9 @@ func TestLog_ForgetsWholeSegments(t *testing.T) {
 		t.Error("the segment that is appended to was removed")
 	}
 	testcheck.NoError(t, l.Forget(true, keep))
+	testcheck.NoError(t, l.Append([]byte("{}\n"), spool.Origin{}))
+	testcheck.NoError(t, l.Reset(spool.Meta{}, end, keep))
+	all += "{}\n"
 	if err := l.Append([]byte("{}\n"), spool.Origin{}); size(l) != 3 || kept != all || endOf(l) != end+3 || err != nil {
 		t.Errorf("size %d, end %d, %v", size(l), endOf(l), err)
 	}
@@ -437,7 +440,7 @@ func TestOpen_RemovesWhatARemovalLeft(t *testing.T) {
 func TestLog_SegmentWithoutSums(t *testing.T) {
 	d := newDisk()
 	l := open(t, d)
-	testcheck.NoError(t, l.Reset(spool.Meta{ID: "x"}, 50))
+	testcheck.NoError(t, l.Reset(spool.Meta{ID: "x"}, 50, nil))
 	testcheck.NoError(t, errors.Join(l.Append([]byte("{}\n"), spool.Origin{}), closed(l)))
 	for _, ext := range []string{".jsonl", ".sums"} {
 		d.now["00000000000000000053-29990101T000000.000Z"+ext] = &content{}
@@ -605,7 +608,7 @@ func TestCompatibility(t *testing.T) {
 	if *testcheck.Update {
 		path := t.TempDir()
 		l := open(t, path)
-		testcheck.NoError(t, l.Reset(meta, 100))
+		testcheck.NoError(t, l.Reset(meta, 100, nil))
 		for _, text := range lines {
 			testcheck.NoError(t, l.Append([]byte(text), spool.Origin{}))
 		}
@@ -636,7 +639,7 @@ func TestCompatibility(t *testing.T) {
 func TestOpen_CutMeta(t *testing.T) {
 	d := newDisk()
 	l := open(t, d)
-	testcheck.NoError(t, errors.Join(l.Reset(spool.Meta{ID: "x"}, 0), closed(l)))
+	testcheck.NoError(t, errors.Join(l.Reset(spool.Meta{ID: "x"}, 0, nil), closed(l)))
 	text := d.now["spool.json"].now
 	for n := range text {
 		d.now["spool.json"].now = append(bytes.Clone(text[:n]), make([]byte, len(text)-n)...)
@@ -669,7 +672,7 @@ func TestLog_FullDisk(t *testing.T) {
 		d, want := newDisk(), ""
 		l, err := spool.Open(d, 2000, math.MaxInt64, age)
 		testcheck.NoError(t, err)
-		testcheck.NoError(t, l.Reset(spool.Meta{ID: "x"}, 0))
+		testcheck.NoError(t, l.Reset(spool.Meta{ID: "x"}, 0, nil))
 		add := func(full bool, line string) {
 			t.Helper()
 			d.full = full

@@ -23,8 +23,8 @@ type segment struct {
 	base       int64 // its offset in the log
 	began      time.Time
 	data, sums File
-	size, runs int64 // of whole runs
-	synced     int64 // bytes known to be synced
+	size, runs int64 // of whole runs; under Log.mu
+	synced     int64 // bytes known to be synced; whoever syncs owns it
 }
 
 // An Origin is what the lines of a run have in common.

@@ -225,9 +225,9 @@ func TestStalls_AnOutageIsOne(t *testing.T) {
 		if all := s.Stalled; len(all) != 1 || all[0].String() != "waiting for the database (connection), for 1m0s" {
 			t.Errorf("%v", all)
 		}
-		p.FlushEnded()
-		p.Retry(nil)
-		if s := p.Snapshot(); len(s.Stalled) > 0 || s.Retries["connection"] != 1 {
+		p.Retry(&sink.Error{Reason: "connection"})
+		p.Retry(nil) // the flush's last attempt has succeeded
+		if s := p.Snapshot(); len(s.Stalled) > 0 || s.Retries["connection"] != 2 {
 			t.Errorf("after it: %v, retries %v", s.Stalled, s.Retries)
 		}
 	})

@@ -61,12 +61,8 @@ func (p *Progress) stalls(at Time) []Stall {
 		all = append(all, Stall{Cause: NoGroup, Text: waitingForGroup, Since: p.waiting})
 	}
 	if w := p.state.Writing; w != nil && database.Err == nil {
-		since := w.Began
-		if w.Search != "" { // which takes its time, and makes progress
-			since = w.tried
-		}
-		if at.Sub(since) >= slowFlush+time.Duration(w.Rows)*slowRow {
-			all = append(all, Stall{Cause: SlowFlush, Text: "waiting for a flush to end (another session's lock, or a slow database)", Since: since})
+		if at.Sub(w.tried) >= slowFlush+time.Duration(w.Rows)*slowRow {
+			all = append(all, Stall{Cause: SlowFlush, Text: "waiting for a flush to end (another session's lock, or a slow database)", Since: w.tried})
 		}
 	}
 	if p.paused.Cause != "" && at.Sub(p.paused.Since) >= 0 {
