@@ -44,7 +44,7 @@ type Config struct {
 
 	FromStart bool // ignore the checkpoint
 	Repeats   bool // the feed can resend what came after a resume value
-	// LastResume returns the last resume value among lines, or "".
+	// LastResume returns the last resume value among lines, or ""; nil: lines have none.
 	LastResume func(lines []byte) string
 
 	Log    *slog.Logger
